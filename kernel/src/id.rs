@@ -1,0 +1,197 @@
+//! Identifiers: one type each, so that no bare text or number crosses a boundary.
+
+use alloc::{
+    format,
+    string::{String, ToString},
+};
+use core::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::limits::ID_BYTES_MAX;
+
+/// Why a text is no identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {text:?}: {rule}")]
+pub struct IdError {
+    /// Which kind of identifier was asked for.
+    pub kind: &'static str,
+    /// The text, cut to what a message can hold.
+    pub text: String,
+    /// The rule it breaks.
+    pub rule: &'static str,
+}
+
+fn text_id(kind: &'static str, text: &str) -> Result<(), IdError> {
+    let error = |rule| Err(IdError { kind, text: text.chars().take(80).collect(), rule });
+    if text.is_empty() {
+        return error("is empty");
+    }
+    if text.len() > ID_BYTES_MAX {
+        return error("is longer than 255 bytes");
+    }
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return error("holds white space or control characters");
+    }
+    Ok(())
+}
+
+macro_rules! text_ids {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The identifier of this text: 1 to 255 bytes without white space or control
+            /// characters.
+            ///
+            /// # Errors
+            /// [`IdError`] naming the rule that is broken.
+            pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
+                let text = text.into();
+                text_id($kind, &text)?;
+                Ok(Self(text))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::new(text)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::new(String::deserialize(deserializer)?).map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+
+text_ids! {
+    /// A task: UUIDv7 text for roots, `<parent>.<call>.<n>` for children.
+    TaskId = "task id";
+    /// A claim: one worker's hold of one task.
+    RunId = "run id";
+    /// A store's own name: made with the store, never changed.
+    LedgerId = "ledger id";
+    /// A worker process as it names itself in lists.
+    WorkerId = "worker id";
+    /// One start of one process; only the same instance may take its own claims up again.
+    InstanceId = "instance id";
+    /// A queue that workers serve.
+    Queue = "queue";
+    /// The key that makes a creation or a delivery idempotent.
+    DedupKey = "key";
+}
+
+impl TaskId {
+    /// The `n`-th child that `call` of this task spawns.
+    pub fn child(&self, call: CallId, n: u32) -> Self {
+        Self(format!("{self}.{call}.{n}"))
+    }
+}
+
+impl Queue {
+    /// The queue that a task joins unless told otherwise.
+    pub fn main() -> Self {
+        Self("main".to_string())
+    }
+}
+
+macro_rules! number_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The one after this.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    )*};
+}
+
+number_ids! {
+    /// An event's place in its task's log, from 1.
+    Seq;
+    /// The fencing epoch: raised by every claim, 0 for a task's first append.
+    Epoch;
+    /// An item's place in a task's inbox, from 1; 0 means none.
+    Position;
+}
+
+/// A call: the seq of the `DecisionRecorded` that lists it and its index there, as text
+/// `<decision>.<index>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// The `DecisionRecorded` that lists the call.
+    pub decision: Seq,
+    /// Its place in that list, from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.decision, self.index)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let parsed = text.split_once('.').and_then(|(decision, index)| {
+            Some(Self { decision: Seq(decision.parse().ok()?), index: index.parse().ok()? })
+        });
+        // One spelling only: "+1.0" and "01.0" parse as numbers but are not ids.
+        match parsed {
+            Some(call) if call.to_string() == text => Ok(call),
+            _ => Err(IdError {
+                kind: "call id",
+                text: text.chars().take(80).collect(),
+                rule: "is not <decision>.<index>",
+            }),
+        }
+    }
+}
+
+impl Serialize for CallId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// The idempotency key of a call: `<task>:<call>`, the same on every worker and every try.
+pub fn idempotency_key(task: &TaskId, call: CallId) -> String {
+    format!("{task}:{call}")
+}

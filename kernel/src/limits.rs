@@ -1,0 +1,104 @@
+//! Every bound in the system, in one table (RC-10): what a size, a count or a wait may at
+//! most be, unit last in the name.
+
+/// Canonical bytes of a payload (EV-7).
+pub const PAYLOAD_BYTES_MAX: usize = 4096;
+/// Canonical bytes of an event body (EV-7).
+pub const EVENT_BYTES_MAX: usize = 8192;
+/// Canonical bytes of a text that stays inline in an event (EV-7).
+pub const INLINE_BYTES_MAX: usize = 1024;
+/// Bytes of an identifier.
+pub const ID_BYTES_MAX: usize = 255;
+/// Calls that one `DecisionRecorded` lists; further ones are answered "too many calls" (EV-7).
+pub const CALLS_MAX: usize = 32;
+/// Alternatives of one wake condition (section 8 of the design).
+pub const WAKE_ALTERNATIVES_MAX: usize = 8;
+/// References that a `ContextPlanComposed` names (MO-4).
+pub const PLAN_REFS_MAX: usize = 16;
+/// Entries of a sealed list segment (SN-7).
+pub const SEGMENT_ITEMS: usize = 128;
+/// Events since the last snapshot from which a suspend or an end writes one (SN-3).
+pub const SNAPSHOT_EVENTS_MIN: u64 = 16;
+/// Consecutive tool rounds after which a snapshot is written (SN-3).
+pub const SNAPSHOT_ROUNDS: u32 = 20;
+/// Bytes of an inbox item; larger ones are refused at `deliver`.
+pub const ITEM_BYTES_MAX: usize = 16 << 20;
+/// Bytes of one content body; larger ones are refused at `put`.
+pub const CONTENT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a failure's detail kept inline; longer ones are cut.
+pub const DETAIL_BYTES_MAX: usize = 900;
+
+/// Tries of one model request that end in an error worth retrying (MO-3).
+pub const MODEL_TRIES_MAX: u32 = 9;
+/// First back-off between such tries; it doubles from there (MO-3).
+pub const MODEL_BACKOFF_MIN_MS: u64 = 500;
+/// Longest back-off between such tries, unless the provider asks for longer (MO-3).
+pub const MODEL_BACKOFF_MAX_MS: u64 = 30_000;
+/// Longest wait that a provider's retry-after is honoured for.
+pub const MODEL_RETRY_AFTER_MAX_MS: u64 = 3_600_000;
+/// Model requests in a row that ended without any answer, as by a crash (RC-1).
+pub const MODEL_INTERRUPTIONS_MAX: u32 = 3;
+/// Starts of one retry-safe tool call (RC-2).
+pub const TOOL_STARTS_MAX: u32 = 3;
+/// Truncated replies in a row that fail the turn (RC-7).
+pub const TRUNCATED_REPLIES_MAX: u32 = 3;
+/// Empty replies in a row that end the turn with an empty answer (RC-7).
+pub const EMPTY_REPLIES_MAX: u32 = 3;
+/// Internal errors in a row that fail an interactive task (RC-7).
+pub const INTERNAL_ERRORS_MAX: u32 = 2;
+/// Claims without an append from which the next claim waits (ST-18).
+pub const IDLE_CLAIMS_FREE: u32 = 3;
+/// Claims without an append at which a task is blocked as poison (ST-18).
+pub const IDLE_CLAIMS_MAX: u32 = 10;
+/// First wait after an idle claim; it doubles from there (ST-18).
+pub const IDLE_BACKOFF_MIN_MS: u64 = 1_000;
+/// Longest wait after an idle claim (ST-18).
+pub const IDLE_BACKOFF_MAX_MS: u64 = 30_000;
+/// How long `run` and `worker --until-idle` go on without a committed append while the
+/// store is unavailable (ST-10).
+pub const UNAVAILABLE_MAX_MS: u64 = 30_000;
+/// How long a worker leaves a task alone whose log it cannot read (RC-9).
+pub const NEWER_VERSION_REST_MS: u64 = 600_000;
+/// How long a model back-off is waited out while holding the claim; longer ones hand back.
+pub const BACKOFF_HELD_MAX_MS: u64 = 30_000;
+/// Commits tried again after a conflict that only means "look again" (InboxMoved).
+pub const RECONSIDER_MAX: u32 = 1_000;
+/// Reads of one unknown commit's fate before the claim is taken as lost (ST-9).
+pub const READBACK_TRIES_MAX: u32 = 5;
+/// Depth of subtasks below a root.
+pub const TASK_DEPTH_MAX: u32 = 8;
+/// Age of a batch from which its bodies are put again before the append (CO-2).
+pub const BODY_AGE_MAX_MS: u64 = 3_600_000;
+
+/// The wait before the claim that follows `idle` claims without an append (ST-18): none for
+/// the first two, then 1, 2, 4 … 30 s. `idle` counts the claim just made.
+pub const fn idle_backoff_ms(idle: u32) -> u64 {
+    if idle < IDLE_CLAIMS_FREE {
+        return 0;
+    }
+    let shift = idle - IDLE_CLAIMS_FREE;
+    let wait = if shift >= 5 { IDLE_BACKOFF_MAX_MS } else { IDLE_BACKOFF_MIN_MS << shift };
+    if wait > IDLE_BACKOFF_MAX_MS { IDLE_BACKOFF_MAX_MS } else { wait }
+}
+
+/// The back-off after the `attempt`-th failed try of a model request, before jitter (MO-3).
+pub const fn model_backoff_ms(attempt: u32) -> u64 {
+    let shift = if attempt > 7 { 7 } else { attempt.saturating_sub(1) };
+    let wait = MODEL_BACKOFF_MIN_MS << shift;
+    if wait > MODEL_BACKOFF_MAX_MS { MODEL_BACKOFF_MAX_MS } else { wait }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rc_10_back_offs_are_bounded() {
+        let idle: alloc::vec::Vec<u64> = (0..11).map(idle_backoff_ms).collect();
+        assert_eq!(idle, [0, 0, 0, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000]);
+        let model: alloc::vec::Vec<u64> = (1..10).map(model_backoff_ms).collect();
+        assert_eq!(model, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000]);
+        assert_eq!(model_backoff_ms(u32::MAX), 30_000);
+        assert_eq!(idle_backoff_ms(u32::MAX), 30_000);
+    }
+}

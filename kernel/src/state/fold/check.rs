@@ -1,0 +1,129 @@
+//! What can follow what (FO-4).
+
+use super::FoldError;
+use crate::envelope::{Envelope, Origin};
+use crate::event::{Payload, Role};
+use crate::id::CallId;
+use crate::ledger::{check_chain, check_links};
+use crate::row::Status;
+use crate::state::{Phase, RoundCall, Task};
+
+/// Checks that `event` can follow the log that folded to `task`.
+pub(super) fn check(task: &Task, event: &Envelope) -> Result<(), FoldError> {
+    let rule = |rule: &str| Err(FoldError::new(event, rule));
+    if event.task != task.id {
+        return rule("belongs to another task");
+    }
+    check_chain(Some(&task.head), event).map_err(|error| FoldError::new(event, error))?;
+    if task.status.is_over() && !event.kind().may_follow_end() {
+        return rule("the task is over");
+    }
+    check_links(&task.governance, event).map_err(|error| FoldError::new(event, error))?;
+    check_place(task, event).map_err(|rule| FoldError::new(event, rule))
+}
+
+/// The place of an event in the step, by type.
+fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
+    let runtime = &task.runtime;
+    let working = matches!(task.status, Status::Ready | Status::Running);
+    match &event.payload {
+        Payload::TaskCreated(_) | Payload::TaskForked(_) => Err("a log has one beginning"),
+        Payload::MessagesAppended(appended) => {
+            let forged = event.origin != Origin::System
+                && appended.messages.iter().any(|message| message.role == Role::User || message.origin.is_some());
+            if forged { Err("only the engine's own path for user messages sets a message's origin") } else { Ok(()) }
+        }
+        Payload::ContextPlanComposed(_) => {
+            let free = working && task.governance.model_action().is_none() && matches!(runtime.phase, Phase::Compose);
+            free.then_some(()).ok_or("a request is composed while the last step is not done")
+        }
+        Payload::LLMRequestStarted(started) => match &runtime.phase {
+            Phase::Request(request)
+                if task.governance.model_action().is_none() && started.attempt == request.attempts + 1 =>
+            {
+                Ok(())
+            }
+            _ => Err("a request starts once for each attempt of the plan in force"),
+        },
+        Payload::LLMRequestFinished(_) => in_request(runtime.phase_is_request()),
+        Payload::LLMRetryScheduled(_) => {
+            in_request(runtime.phase_is_request() && task.governance.model_action().is_none())
+        }
+        Payload::DecisionRecorded(_) => {
+            let answered = working && runtime.round.is_none() && runtime.is_answered();
+            answered.then_some(()).ok_or("a decision follows the model's reply")
+        }
+        Payload::ToolCallStarted(started) => match open_call(task, started.call) {
+            Some(call) if call.starts + 1 != started.attempt => Err("a call's attempts run from 1 without a gap"),
+            Some(_) if task.governance.action_of(started.call).is_some() => Err("the call is open already"),
+            Some(call) if call.tool != started.tool => Err("the call names another tool"),
+            Some(_) => Ok(()),
+            None => Err("no such call waits to be started"),
+        },
+        Payload::ToolCallDenied(denied) => not_begun(task, denied.call),
+        Payload::ApprovalRequested(asked) => {
+            not_begun(task, asked.call)?;
+            if task.governance.approvals.contains_key(&asked.call) {
+                Err("the call was asked about already")
+            } else {
+                Ok(())
+            }
+        }
+        Payload::ApprovalResolved(ruling) => match task.governance.approvals.get(&ruling.call) {
+            Some(approval) if approval.resolved.is_none() && approval.digest == ruling.digest => Ok(()),
+            Some(_) => Err("the approval is settled, or bound to another call"),
+            None => Err("no such approval is pending"),
+        },
+        Payload::QuestionAsked(asked) => not_begun(task, asked.call),
+        Payload::QuestionAnswered(answered) => {
+            let pending = task.governance.questions.contains_key(&answered.call);
+            pending.then_some(()).ok_or("no such question is pending")
+        }
+        Payload::SubtaskSpawned(spawned) => not_begun(task, spawned.call),
+        Payload::TaskStatePatched(patched) => match patched.call {
+            Some(call) => not_begun(task, call),
+            None => Ok(()),
+        },
+        Payload::TaskSuspended(suspended) if !suspended.wake.fits() => Err("a wake has at most 8 alternatives"),
+        Payload::TaskSuspended(_) => working.then_some(()).ok_or("only a ready or running task suspends"),
+        Payload::TaskWoken(_) => (task.status == Status::Waiting).then_some(()).ok_or("only a waiting task wakes"),
+        Payload::TaskSnapshot(snapshot) => {
+            (snapshot.through < event.seq).then_some(()).ok_or("a snapshot is of a seq before its own")
+        }
+        Payload::TaskRewound(rewound) => (rewound.to_seq < event.seq).then_some(()).ok_or("a rewind goes back"),
+        Payload::StepAttemptAbandoned(sealed) => {
+            (sealed.from_seq < event.seq).then_some(()).ok_or("an attempt begins before its seal")
+        }
+        Payload::ConversationReopened(_) => {
+            (task.closed || task.status.is_over()).then_some(()).ok_or("only a closed or ended conversation reopens")
+        }
+        Payload::ToolCallFinished(_)
+        | Payload::SubtaskCompleted(_)
+        | Payload::AssistantThinkingRecorded(_)
+        | Payload::TurnInterrupted(_)
+        | Payload::LateResultRecorded(_)
+        | Payload::ExtensionRecorded(_)
+        | Payload::ConversationClosed(_)
+        | Payload::TaskCompleted(_)
+        | Payload::TaskFailed(_)
+        | Payload::TaskCancelled(_) => Ok(()),
+    }
+}
+
+fn in_request(holds: bool) -> Result<(), &'static str> {
+    holds.then_some(()).ok_or("no request is in progress")
+}
+
+/// The call of the round in progress that still lacks a result.
+fn open_call(task: &Task, call: CallId) -> Option<&RoundCall> {
+    let round = task.runtime.round.as_ref().filter(|round| round.decision == call.decision)?;
+    round.calls.get(call.index as usize).filter(|call| call.result.is_none())
+}
+
+/// The call waits for its first event after the decision, or for what its approval allows.
+fn not_begun(task: &Task, call: CallId) -> Result<(), &'static str> {
+    let begun = open_call(task, call).is_none_or(|call| call.starts > 0)
+        || task.governance.action_of(call).is_some()
+        || task.governance.questions.contains_key(&call);
+    if begun { Err("no such call waits") } else { Ok(()) }
+}

@@ -1,0 +1,119 @@
+//! Writes [`GovernanceState`].
+
+use super::runtime::add;
+use crate::envelope::Envelope;
+use crate::event::Payload;
+use crate::ledger::Identity;
+use crate::state::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
+
+pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
+    match &event.payload {
+        Payload::ContextPlanComposed(_) => state.plan = Some(event.seq),
+        Payload::LLMRequestStarted(started) => {
+            state.steps += 1;
+            open(state, event, started.attempt, ActionKind::Model);
+        }
+        Payload::LLMRequestFinished(finished) => {
+            close(state, event);
+            state.cost_nano_usd = state.cost_nano_usd.saturating_add(finished.cost_nano_usd.unwrap_or(0));
+            state.elapsed_ms = state.elapsed_ms.saturating_add(finished.elapsed_ms);
+            add(&mut state.tokens, &finished.usage);
+        }
+        Payload::DecisionRecorded(_) => {
+            state.decision = Some(event.seq);
+            state.approvals.clear();
+        }
+        Payload::ToolCallStarted(started) => {
+            state.tool_calls += u64::from(started.attempt == 1);
+            open(state, event, started.attempt, ActionKind::Call(started.call));
+        }
+        Payload::ToolCallFinished(finished) => {
+            close(state, event);
+            state.elapsed_ms = state.elapsed_ms.saturating_add(finished.elapsed_ms);
+        }
+        Payload::ToolCallDenied(denied) => state.denials.push(Denial { call: denied.call, tool: denied.tool.clone() }),
+        Payload::ApprovalRequested(asked) => {
+            let approval = Approval {
+                args: asked.args.clone(),
+                digest: asked.digest,
+                expires: asked.expires,
+                resolved: None,
+                tool: asked.tool.clone(),
+            };
+            state.approvals.insert(asked.call, approval);
+        }
+        Payload::ApprovalResolved(ruling) => {
+            if let Some(approval) = state.approvals.get_mut(&ruling.call) {
+                approval.resolved = Some(ApprovalRuling { seq: event.seq, verdict: ruling.verdict });
+                state.approvals_settled += 1;
+            }
+        }
+        Payload::QuestionAsked(asked) => {
+            state.questions.insert(asked.call, asked.question.clone());
+        }
+        Payload::QuestionAnswered(answered) => {
+            state.questions.remove(&answered.call);
+            state.questions_settled += 1;
+        }
+        Payload::SubtaskSpawned(spawned) => {
+            state.subtasks += 1;
+            let child = OpenChild {
+                background: spawned.background,
+                budget: spawned.budget,
+                call: spawned.call,
+                child: spawned.child.clone(),
+            };
+            open(state, event, 1, ActionKind::Child(child));
+        }
+        Payload::SubtaskCompleted(done) => {
+            close(state, event);
+            let sum = &mut state.subtask_spent;
+            sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
+            sum.steps = sum.steps.saturating_add(done.spent.steps);
+            sum.tokens = sum.tokens.saturating_add(done.spent.tokens);
+            sum.wall_ms = sum.wall_ms.saturating_add(done.spent.wall_ms);
+        }
+        Payload::TaskWoken(_) => state.resume += 1,
+        Payload::TurnInterrupted(_)
+        | Payload::TaskCompleted(_)
+        | Payload::TaskFailed(_)
+        | Payload::TaskCancelled(_) => lapse(state),
+        Payload::TaskSnapshot(_) => state.snapshot = Some(event.seq),
+        Payload::LateResultRecorded(late) => {
+            state.late.push(Late { answers: late.answers, kind: late.kind, seq: event.seq })
+        }
+        Payload::ExtensionRecorded(record) => {
+            state.extensions.entry(record.plugin.clone()).or_default().insert(record.kind.clone(), record.body.clone());
+        }
+        _ => {}
+    }
+}
+
+/// Nothing pending outlives a turn that was stopped.
+fn lapse(state: &mut GovernanceState) {
+    state.approvals.clear();
+    state.questions.clear();
+}
+
+/// A new generation: what was pending is gone, what was spent stays.
+pub(super) fn branch(state: &mut GovernanceState) {
+    lapse(state);
+    state.actions.clear();
+    state.generation += 1;
+    state.resume = 0;
+}
+
+fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {
+    let identity = Identity {
+        attempt,
+        fence: event.epoch,
+        generation: state.generation,
+        resume: state.resume,
+        run: event.run.clone(),
+    };
+    state.actions.push(OpenAction { identity, seq: event.seq, what });
+}
+
+fn close(state: &mut GovernanceState, event: &Envelope) {
+    state.actions.retain(|action| Some(action.seq) != event.links.action);
+}

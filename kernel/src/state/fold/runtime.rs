@@ -1,0 +1,223 @@
+//! Writes [`RuntimeState`].
+
+use alloc::{string::ToString, vec::Vec};
+
+use crate::body::Body;
+use crate::envelope::Envelope;
+use crate::event::{
+    CallStatus, DecisionKind, LLMRequestFinished, Message, MessageOrigin, Payload, RequestStatus, Role, SubtaskStatus,
+    Usage,
+};
+use crate::id::CallId;
+use crate::state::{CallResult, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState};
+
+impl RuntimeState {
+    pub(super) fn phase_is_request(&self) -> bool {
+        matches!(self.phase, Phase::Request(_))
+    }
+
+    /// Whether a reply was appended that no decision has been recorded on.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.phase, Phase::Compose)
+            && matches!(self.messages.last(), Some(Entry::Message(message)) if message.role == Role::Assistant)
+    }
+}
+
+pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
+    match &event.payload {
+        Payload::MessagesAppended(appended) => appended.messages.iter().for_each(|message| say(state, message)),
+        Payload::ContextPlanComposed(_) => {
+            state.phase =
+                Phase::Request(RequestPhase { attempts: 0, errors: 0, due: None, failed: None, plan: event.seq });
+        }
+        Payload::LLMRequestStarted(started) => {
+            if let Phase::Request(request) = &mut state.phase {
+                request.attempts = started.attempt;
+                request.due = None;
+                request.failed = None;
+            }
+        }
+        Payload::LLMRequestFinished(finished) => finish_request(state, finished),
+        Payload::LLMRetryScheduled(retry) => {
+            if let Phase::Request(request) = &mut state.phase {
+                request.errors += 1;
+                request.due = Some(retry.due);
+                request.failed = None;
+            }
+        }
+        Payload::DecisionRecorded(decision) => {
+            state.empty_replies = if decision.kind == DecisionKind::Empty { state.empty_replies + 1 } else { 0 };
+            state.truncated_replies =
+                if decision.kind == DecisionKind::Truncated { state.truncated_replies + 1 } else { 0 };
+            match decision.kind {
+                DecisionKind::Calls => {
+                    let call = |tool: &str| RoundCall { args: None, result: None, starts: 0, tool: tool.to_string() };
+                    let calls = decision.calls.iter().map(|entry| call(&entry.tool)).collect();
+                    state.round = Some(Round { calls, decision: event.seq, over: decision.over });
+                    state.phase = Phase::Calls;
+                    settle_round(state);
+                }
+                DecisionKind::Finish => state.phase = Phase::Finish(decision.answer.clone().unwrap_or_default()),
+                DecisionKind::Truncated | DecisionKind::Empty => state.phase = Phase::Compose,
+            }
+        }
+        Payload::ToolCallStarted(started) => {
+            if let Some(call) = call_mut(state, started.call) {
+                call.starts = started.attempt;
+                call.args = Some(started.args.clone());
+            }
+        }
+        Payload::ToolCallFinished(finished) if !finished.again => {
+            settle(state, finished.call, finished.status.into(), &finished.output);
+        }
+        Payload::ToolCallDenied(denied) => settle(state, denied.call, ResultStatus::Denied, &denied.reason),
+        Payload::QuestionAnswered(answered) => settle(state, answered.call, ResultStatus::Ok, &answered.answer),
+        Payload::SubtaskSpawned(spawned) if spawned.background => {
+            settle(
+                state,
+                spawned.call,
+                ResultStatus::Ok,
+                &Body::Inline(alloc::format!("started in the background as {}", spawned.child)),
+            );
+        }
+        Payload::SubtaskCompleted(done) => {
+            let status = match done.status {
+                SubtaskStatus::Completed => ResultStatus::Ok,
+                SubtaskStatus::Failed => ResultStatus::Error,
+                SubtaskStatus::Cancelled => ResultStatus::Cancelled,
+            };
+            settle(state, done.call, status, &done.answer);
+        }
+        Payload::TaskStatePatched(patched) => {
+            if let Some(call) = patched.call {
+                settle(state, call, ResultStatus::Ok, &Body::Inline("done".to_string()));
+            }
+        }
+        Payload::TaskSuspended(suspended) => {
+            if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() {
+                end_turn(state);
+            }
+        }
+        Payload::TurnInterrupted(_)
+        | Payload::TaskCompleted(_)
+        | Payload::TaskFailed(_)
+        | Payload::TaskCancelled(_) => end_turn(state),
+        Payload::TaskWoken(_) => {
+            if state.round.is_none() {
+                state.phase = Phase::Compose;
+            }
+        }
+        Payload::TaskSnapshot(_) => state.rounds = 0,
+        _ => {}
+    }
+}
+
+/// Appends a message where it stands in the conversation: at the end, or after the results of
+/// the calls that are still open (EN-6).
+fn say(state: &mut RuntimeState, message: &Message) {
+    if state.round.is_some() {
+        state.held.push(message.clone());
+        return;
+    }
+    state.assistant_messages += u64::from(message.role == Role::Assistant);
+    state.messages.push(Entry::Message(message.clone()));
+}
+
+fn finish_request(state: &mut RuntimeState, finished: &LLMRequestFinished) {
+    let usage = &finished.usage;
+    add(&mut state.turn_usage, usage);
+    match finished.status {
+        RequestStatus::Ok => {
+            state.last_input_tokens = usage.input();
+            state.interruptions = 0;
+            state.phase = Phase::Compose;
+        }
+        RequestStatus::Error => {
+            if let (Phase::Request(request), Some(error)) = (&mut state.phase, &finished.error) {
+                request.failed = Some(alloc::format!("{}: {}", error.kind, error.message));
+            }
+        }
+        RequestStatus::Interrupted => state.interruptions += 1,
+        RequestStatus::Cancelled => state.phase = Phase::Compose,
+    }
+}
+
+pub(super) fn add(sum: &mut Usage, usage: &Usage) {
+    sum.cache_read = sum.cache_read.saturating_add(usage.cache_read);
+    sum.cache_write = sum.cache_write.saturating_add(usage.cache_write);
+    sum.output = sum.output.saturating_add(usage.output);
+    sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+    sum.uncached = sum.uncached.saturating_add(usage.uncached);
+}
+
+fn call_mut(state: &mut RuntimeState, call: CallId) -> Option<&mut RoundCall> {
+    let round = state.round.as_mut().filter(|round| round.decision == call.decision)?;
+    round.calls.get_mut(call.index as usize)
+}
+
+fn settle(state: &mut RuntimeState, call: CallId, status: ResultStatus, output: &Body) {
+    if let Some(call) = call_mut(state, call) {
+        call.result.get_or_insert_with(|| CallResult { output: output.clone(), status });
+        settle_round(state);
+    }
+}
+
+/// Once every call has its result, the results join the conversation in the calls' order, and
+/// the messages that came meanwhile follow them.
+fn settle_round(state: &mut RuntimeState) {
+    if !state.round.as_ref().is_some_and(Round::is_settled) {
+        return;
+    }
+    if let Some(round) = state.round.take() {
+        let results = round.calls.into_iter().filter_map(|call| call.result).collect();
+        state.messages.push(Entry::Results(Results { decision: round.decision, over: round.over, results }));
+        state.rounds += 1;
+        state.phase = Phase::Compose;
+        for message in core::mem::take(&mut state.held) {
+            say(state, &message);
+        }
+    }
+}
+
+/// Ends a turn: calls that still lack a result get one, so that every call the model asked
+/// for is answered (TO-4).
+fn end_turn(state: &mut RuntimeState) {
+    if let Some(round) = &mut state.round {
+        for call in &mut round.calls {
+            call.result.get_or_insert_with(|| CallResult {
+                output: Body::Inline("not run: the turn ended first".to_string()),
+                status: CallStatus::Interrupted.into(),
+            });
+        }
+    }
+    settle_round(state);
+    state.phase = Phase::Rest;
+    state.interruptions = 0;
+    state.empty_replies = 0;
+    state.truncated_replies = 0;
+    if !state.turn_usage.is_zero() {
+        let usage = core::mem::take(&mut state.turn_usage);
+        state.turns.push(usage);
+    }
+}
+
+/// What a rewind or fork leaves of the landing: a turn that has ended.
+pub(super) fn land(state: &mut RuntimeState) {
+    end_turn(state);
+}
+
+/// The messages that people sent since `landing`.
+pub(super) fn people_since(state: &RuntimeState, landing: &RuntimeState) -> Vec<Message> {
+    let human = |message: &&Message| message.origin == Some(MessageOrigin::Human);
+    let new = state.messages.iter().skip(landing.messages.iter().count());
+    let said = new.filter_map(|entry| match entry {
+        Entry::Message(message) => Some(message),
+        Entry::Results(_) => None,
+    });
+    said.chain(&state.held).filter(human).cloned().collect()
+}
+
+/// Appends messages to a landing that is to be redriven.
+pub(super) fn keep(state: &mut RuntimeState, messages: Vec<Message>) {
+    messages.iter().for_each(|message| say(state, message));
+}

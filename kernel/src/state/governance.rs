@@ -1,0 +1,181 @@
+//! What the whole stream adds up to: spending, open actions, what people were asked.
+
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+
+use serde::{Deserialize, Serialize};
+
+use super::List;
+use crate::body::Body;
+use crate::canonical::Hash;
+use crate::event::{ApprovalVerdict, Budget, LateKind, Spent, Usage};
+use crate::id::{CallId, Seq, TaskId};
+use crate::ledger::Identity;
+use crate::time::Timestamp;
+
+/// What the whole stream adds up to; nothing patches it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GovernanceState {
+    /// Actions without an outcome, by seq.
+    pub actions: Vec<OpenAction>,
+    /// Approvals of the round in progress, pending or settled.
+    pub approvals: BTreeMap<CallId, Approval>,
+    /// Approvals settled so far.
+    pub approvals_settled: u64,
+    /// What the task may spend.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+    pub budget: Budget,
+    /// Spent on the model, in nano-USD, children's spending apart.
+    pub cost_nano_usd: u64,
+    /// The last decision on a reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Seq>,
+    /// Calls that were never started.
+    pub denials: List<Denial>,
+    /// Milliseconds of work: the sum of `elapsed_ms` in outcomes.
+    pub elapsed_ms: u64,
+    /// The last record of each kind, by plugin.
+    #[serde(default)]
+    pub extensions: BTreeMap<String, BTreeMap<String, Body>>,
+    /// Rewinds and forks so far.
+    pub generation: u32,
+    /// Results that came too late to count.
+    pub late: List<Late>,
+    /// The last plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Seq>,
+    /// Questions without an answer, by the call that asks.
+    pub questions: BTreeMap<CallId, Body>,
+    /// Questions settled so far.
+    pub questions_settled: u64,
+    /// Wakes so far in this generation.
+    pub resume: u32,
+    /// The last snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Seq>,
+    /// Model round-trips that began.
+    pub steps: u64,
+    /// What children spent.
+    #[serde(default)]
+    pub subtask_spent: Spent,
+    /// Children created so far.
+    pub subtasks: u64,
+    /// Calls started so far, each counted once.
+    pub tool_calls: u64,
+    /// Tokens, by kind.
+    pub tokens: Usage,
+}
+
+/// An action without an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAction {
+    /// The identity that its result must come under.
+    pub identity: Identity,
+    /// Its seq.
+    pub seq: Seq,
+    /// What was begun.
+    pub what: ActionKind,
+}
+
+/// What an action began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionKind {
+    /// A model request.
+    Model,
+    /// A tool call.
+    Call(CallId),
+    /// A child.
+    Child(OpenChild),
+}
+
+/// A child that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenChild {
+    /// Whether it goes on by itself.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub background: bool,
+    /// What is reserved for it.
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+    pub budget: Budget,
+    /// The call that spawned it.
+    pub call: CallId,
+    /// The child.
+    pub child: TaskId,
+}
+
+/// An approval of one exact call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// The arguments that would run.
+    pub args: Body,
+    /// Digest of the exact call.
+    pub digest: Hash,
+    /// No longer to be granted after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+    /// The ruling and the event that recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ApprovalRuling>,
+    /// The tool.
+    pub tool: String,
+}
+
+/// A ruling on an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRuling {
+    /// The event.
+    pub seq: Seq,
+    /// The ruling.
+    pub verdict: ApprovalVerdict,
+}
+
+/// A call that was never started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The call.
+    pub call: CallId,
+    /// The tool that was named.
+    pub tool: String,
+}
+
+/// A result that came too late to count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// The action it answers.
+    pub answers: Seq,
+    /// Why it does not count.
+    pub kind: LateKind,
+    /// The event that keeps it.
+    pub seq: Seq,
+}
+
+impl GovernanceState {
+    /// The open action that began at `seq`.
+    pub fn action(&self, seq: Seq) -> Option<&OpenAction> {
+        self.actions.iter().find(|action| action.seq == seq)
+    }
+
+    /// The open action of `call`.
+    pub fn action_of(&self, call: CallId) -> Option<&OpenAction> {
+        self.actions.iter().find(|action| match &action.what {
+            ActionKind::Model => false,
+            ActionKind::Call(open) => *open == call,
+            ActionKind::Child(child) => child.call == call,
+        })
+    }
+
+    /// The open model request.
+    pub fn model_action(&self) -> Option<&OpenAction> {
+        self.actions.iter().find(|action| action.what == ActionKind::Model)
+    }
+
+    /// What was spent, children included.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            nano_usd: self.cost_nano_usd.saturating_add(self.subtask_spent.nano_usd),
+            steps: self.steps.saturating_add(self.subtask_spent.steps),
+            tokens: self.tokens.input().saturating_add(self.tokens.output).saturating_add(self.subtask_spent.tokens),
+            wall_ms: self.elapsed_ms.saturating_add(self.subtask_spent.wall_ms),
+        }
+    }
+}

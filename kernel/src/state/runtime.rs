@@ -1,0 +1,193 @@
+//! What the engine recorded: the conversation, the round in progress, where the step stands.
+
+use alloc::{string::String, vec::Vec};
+
+use serde::{Deserialize, Serialize};
+
+use super::List;
+use crate::body::Body;
+use crate::event::{CallStatus, Message, Usage};
+use crate::id::{CallId, Seq};
+use crate::time::Timestamp;
+
+/// What the engine recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RuntimeState {
+    /// Assistant messages on the live path; compaction does not lower it.
+    pub assistant_messages: u64,
+    /// Empty replies in a row (RC-7).
+    pub empty_replies: u32,
+    /// Messages recorded while calls are open; they stand after the calls' results (EN-6).
+    pub held: Vec<Message>,
+    /// Internal errors in a row (RC-7).
+    pub internal_errors: u32,
+    /// Model requests in a row without any answer (RC-1).
+    pub interruptions: u32,
+    /// All input tokens of the last round-trip: uncached, cache read and cache write.
+    pub last_input_tokens: u64,
+    /// The conversation.
+    pub messages: List<Entry>,
+    /// Where the step stands.
+    pub phase: Phase,
+    /// The calls of the last decision, until each has its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<Round>,
+    /// Tool rounds in a row since the last snapshot (SN-3).
+    pub rounds: u32,
+    /// Truncated replies in a row (RC-7).
+    pub truncated_replies: u32,
+    /// Usage of the turn in progress.
+    pub turn_usage: Usage,
+    /// Usage of each finished turn.
+    pub turns: List<Usage>,
+}
+
+/// Where the step stands: what `next` goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// A request is to be composed.
+    #[default]
+    Compose,
+    /// A request was composed, and is open or to be started.
+    Request(RequestPhase),
+    /// A decision's calls are to be settled.
+    Calls,
+    /// The turn is done; its end is to be recorded.
+    Finish(Body),
+    /// The turn has ended.
+    Rest,
+}
+
+/// A composed request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestPhase {
+    /// Starts so far from this plan.
+    pub attempts: u32,
+    /// Tries that failed and are worth another (MO-3).
+    pub errors: u32,
+    /// The next try is not to be made before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// The last failure when it is not worth another try, or the last one there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// The plan.
+    pub plan: Seq,
+}
+
+/// One entry of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entry {
+    /// A message.
+    Message(Message),
+    /// The model's message and the decision on it, whose calls' results come next.
+    Results(Results),
+}
+
+/// The results of a decision's calls, in the calls' order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Results {
+    /// The decision.
+    pub decision: Seq,
+    /// Calls beyond the 32 that are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub over: u32,
+    /// One a call.
+    pub results: Vec<CallResult>,
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+/// The calls of a decision while some are not settled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// The calls.
+    pub calls: Vec<RoundCall>,
+    /// The decision.
+    pub decision: Seq,
+    /// Calls beyond the 32 that are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub over: u32,
+}
+
+impl Round {
+    /// The id of the call at `index`.
+    pub fn call(&self, index: usize) -> CallId {
+        CallId { decision: self.decision, index: index as u32 }
+    }
+
+    /// The calls with their ids.
+    pub fn calls(&self) -> impl Iterator<Item = (CallId, &RoundCall)> {
+        self.calls.iter().enumerate().map(|(index, call)| (self.call(index), call))
+    }
+
+    /// Whether every call has its result.
+    pub fn is_settled(&self) -> bool {
+        self.calls.iter().all(|call| call.result.is_some())
+    }
+}
+
+/// One call of a round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundCall {
+    /// The arguments that ran at the last start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Body>,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<CallResult>,
+    /// Starts so far.
+    pub starts: u32,
+    /// The tool.
+    pub tool: String,
+}
+
+/// What came of a call, as the model is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// What the model is told.
+    pub output: Body,
+    /// How it ended.
+    pub status: ResultStatus,
+}
+
+/// How a call ended, started or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultStatus {
+    /// Well.
+    Ok,
+    /// It says that it failed.
+    Error,
+    /// It was never started.
+    Denied,
+    /// It was stopped.
+    Interrupted,
+    /// It may have happened.
+    Unknown,
+    /// The task was cancelled or rewound.
+    Cancelled,
+}
+
+impl From<CallStatus> for ResultStatus {
+    fn from(status: CallStatus) -> Self {
+        match status {
+            CallStatus::Ok | CallStatus::Recovered => Self::Ok,
+            CallStatus::Error => Self::Error,
+            CallStatus::Interrupted => Self::Interrupted,
+            CallStatus::Unknown => Self::Unknown,
+            CallStatus::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl ResultStatus {
+    /// Whether the model is told that the call failed.
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::Ok)
+    }
+}

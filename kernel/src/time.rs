@@ -1,0 +1,157 @@
+//! Recorded time: microseconds since the Unix epoch, with one spelling as text.
+
+use alloc::{format, string::String};
+use core::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A moment in UTC, in microseconds since 1970-01-01T00:00:00Z, between the years 0 and
+/// 9999; as text RFC 3339 with six decimals, `2026-11-30T09:41:22.123456Z`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+const MICROS_PER_DAY: i64 = 86_400_000_000;
+const MIN: i64 = -62_167_219_200_000_000;
+const MAX: i64 = 253_402_300_799_999_999;
+
+impl Timestamp {
+    /// The moment `micros` after the Unix epoch, held within the years 0 to 9999.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(if micros < MIN {
+            MIN
+        } else if micros > MAX {
+            MAX
+        } else {
+            micros
+        })
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// This moment plus `millis` milliseconds.
+    #[must_use]
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        let micros = if millis > (MAX / 1000) as u64 { MAX } else { millis as i64 * 1000 };
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+
+    /// Milliseconds from `earlier` to this moment; 0 when it is not earlier.
+    pub const fn millis_since(self, earlier: Self) -> u64 {
+        let micros = self.0 - earlier.0;
+        if micros < 0 { 0 } else { (micros / 1000) as u64 }
+    }
+
+    /// Reads the one spelling there is; anything else is `None`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: &[u8; 27] = text.as_bytes().try_into().ok()?;
+        for (at, mark) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (26, b'Z')] {
+            if bytes[at] != mark {
+                return None;
+            }
+        }
+        let number = |from: usize, to: usize| {
+            bytes[from..to]
+                .iter()
+                .try_fold(0i64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
+        };
+        let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+        let (hour, minute, second, micro) = (number(11, 13)?, number(14, 16)?, number(17, 19)?, number(20, 26)?);
+        if !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let days = days_from_civil(year, month, day);
+        if day < 1 || civil_from_days(days) != (year, month, day) {
+            return None;
+        }
+        Some(Self(days * MICROS_PER_DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + micro))
+    }
+}
+
+/// Days since 1970-01-01 of a proleptic Gregorian date (Howard Hinnant, "chrono-compatible
+/// low-level date algorithms", `days_from_civil`).
+const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// The date of a day number (the inverse, `civil_from_days`).
+const fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = civil_from_days(self.0.div_euclid(MICROS_PER_DAY));
+        let micros = self.0.rem_euclid(MICROS_PER_DAY);
+        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{self}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text)
+            .ok_or_else(|| de::Error::custom(format!("{text:?} is not a time like 2026-11-30T09:41:22.123456Z")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ev_1_time_has_one_spelling() {
+        assert_eq!(Timestamp::from_micros(0).to_string(), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(Timestamp::parse("2026-11-30T09:41:22.123456Z").unwrap().micros(), 1_796_031_682_123_456);
+        for bad in [
+            "2026-11-30T09:41:22Z",
+            "2026-02-30T09:41:22.123456Z",
+            "2026-13-01T00:00:00.000000Z",
+            "2026-11-30 09:41:22.123456Z",
+            "2026-11-30T24:00:00.000000Z",
+            "2026-11-30T09:41:22.123456z",
+            "+026-11-30T09:41:22.123456Z",
+        ] {
+            assert_eq!(Timestamp::parse(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ev_1_time_reads_back_as_written(micros in MIN..=MAX) {
+            let time = Timestamp::from_micros(micros);
+            prop_assert_eq!(Timestamp::parse(&time.to_string()), Some(time));
+        }
+    }
+}

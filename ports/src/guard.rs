@@ -1,0 +1,46 @@
+use plica_kernel::state::Task;
+
+/// What a guard rules. Of several guards deny wins, then ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// It may run.
+    Allow {
+        /// The rule that says so, if one was named.
+        rule: Option<String>,
+    },
+    /// It may not run; the model is told why.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+    /// A person decides.
+    Ask {
+        /// The rule that says so, if one was named.
+        rule: Option<String>,
+    },
+}
+
+/// What a guard sees: the call, and the task as it stands, read only (HO-4).
+#[derive(Debug)]
+pub struct GuardView<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// The tool.
+    pub tool: &'a str,
+    /// What the tool does to the world, if there is such a tool.
+    pub effect: Option<crate::Effect>,
+    /// The arguments, as JSON text.
+    pub args: &'a str,
+    /// Whether the tool steers the task itself (`AskUser`, `Wait`, `Task`, `TodoWrite`).
+    pub steers: bool,
+}
+
+/// Rules on calls before they run (EN-3). A guard returns a value and can do nothing else:
+/// it gets views and holds no claim (HO-4).
+pub trait Guard: Send + Sync {
+    /// The guard's name, as reasons and records name it.
+    fn name(&self) -> &str;
+
+    /// Rules on one call.
+    fn rule(&self, view: &GuardView<'_>) -> Ruling;
+}

@@ -1,0 +1,28 @@
+//! The promises between Plica's engine and the world: traits, their requests and replies,
+//! and their contracts as numbered clauses of the design.
+//!
+//! Nothing here does anything: adapters implement the traits, the engine calls them, and the
+//! `plica-conformance` crate checks any implementation against the clauses. First type to
+//! read: [`Store`].
+
+mod clock;
+mod content;
+mod definition;
+mod guard;
+mod model;
+mod observer;
+mod policy;
+pub mod store;
+mod tool;
+
+pub use clock::Clock;
+pub use content::{ContentError, ContentStore};
+pub use definition::{Definition, DefinitionError, ModelChoice, OnCrash, PermissionMode};
+pub use guard::{Guard, GuardView, Ruling};
+pub use model::{
+    Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,
+};
+pub use observer::{Observer, Record};
+pub use policy::{Policy, PolicyView};
+pub use store::Store;
+pub use tool::{CallContext, Effect, Recovered, Stop, StopSignal, Tool, ToolDeclaration, ToolError, ToolOutput};

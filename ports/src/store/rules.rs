@@ -1,0 +1,175 @@
+//! The store's decisions as pure functions, so that every adapter in Rust makes the same
+//! ones: what a write is checked against, when a task is claimable, what a batch must be.
+
+use plica_kernel::canonical::{Domain, Hash};
+use plica_kernel::id::{Epoch, Position, Seq};
+use plica_kernel::limits::EVENT_BYTES_MAX;
+use plica_kernel::row::Status;
+use plica_kernel::time::Timestamp;
+
+use super::{Batch, Claim, Conflict, NewTask};
+
+/// The columns of a locked row that the verdict on a write depends on.
+#[derive(Debug, Clone)]
+pub struct LockedRow {
+    /// The highest epoch given out.
+    pub epoch: Epoch,
+    /// Hash of the holder's token; none when nobody holds the task.
+    pub token: Option<Hash>,
+    /// When the lease ends.
+    pub lease_until: Option<Timestamp>,
+    /// The head's seq.
+    pub seq: Seq,
+    /// The head's hash.
+    pub hash: Hash,
+    /// Position of the newest inbox item ever delivered.
+    pub inbox_tail: Position,
+}
+
+/// Whether a claim is still its task's: epoch, not released, token. In the order of ST-3.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn check_claim(row: &LockedRow, claim: &Claim) -> Result<(), Conflict> {
+    let task = || claim.task.clone();
+    if claim.epoch < row.epoch {
+        return Err(Conflict::FenceStale { task: task(), claimed: claim.epoch, current: row.epoch });
+    }
+    if claim.epoch > row.epoch {
+        return Err(Conflict::FenceUnknown { task: task(), claimed: claim.epoch, current: row.epoch });
+    }
+    match &row.token {
+        None => Err(Conflict::LeaseRequired { task: task() }),
+        Some(hash) if *hash != claim.token.hash() => Err(Conflict::LeaseTokenMismatch { task: task() }),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether a batch may be written, in the order of ST-3.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn check_append(row: &LockedRow, claim: &Claim, batch: &Batch, now: Timestamp) -> Result<(), Conflict> {
+    check_claim(row, claim)?;
+    let task = || claim.task.clone();
+    match row.lease_until {
+        Some(until) if now < until => {}
+        until => return Err(Conflict::LeaseExpired { task: task(), at: until.unwrap_or_default() }),
+    }
+    if (row.seq, row.hash) != (batch.after, batch.after_hash) {
+        return Err(Conflict::RevisionConflict { task: task(), expected: batch.after, seq: row.seq, hash: row.hash });
+    }
+    if batch.suspends_or_ends() && row.inbox_tail > batch.seen {
+        return Err(Conflict::InboxMoved { task: task(), tail: row.inbox_tail });
+    }
+    Ok(())
+}
+
+/// Whether the events of a batch are what a store may take on trust: at least one, seqs that
+/// run on from `after`, sizes in bounds, hashes of the bodies, a row that ends with the last.
+///
+/// # Errors
+/// The rule that is broken, in words.
+pub fn check_batch(batch: &Batch) -> Result<(), String> {
+    check_events(batch.after, &batch.events, &batch.row)?;
+    if batch.seen.0 < batch.consumed.iter().map(|position| position.0).max().unwrap_or(0) {
+        return Err("an item is consumed that was not seen".into());
+    }
+    batch.children.iter().try_for_each(check_new)
+}
+
+/// The same for a new task.
+///
+/// # Errors
+/// The rule that is broken, in words.
+pub fn check_new(task: &NewTask) -> Result<(), String> {
+    if task.facts.priority > 3 {
+        return Err(format!("priority {} is not 0 to 3", task.facts.priority));
+    }
+    check_events(Seq(0), &task.events, &task.row)
+}
+
+fn check_events(
+    after: Seq,
+    events: &[plica_kernel::envelope::SealedEvent],
+    row: &plica_kernel::row::Projection,
+) -> Result<(), String> {
+    let mut last = after;
+    for event in events {
+        if event.seq != last.next() {
+            return Err(format!("event {} does not follow {last}", event.seq));
+        }
+        last = event.seq;
+        if event.body.len() > EVENT_BYTES_MAX {
+            return Err(format!("event {last} has {} bytes, more than {EVENT_BYTES_MAX}", event.body.len()));
+        }
+        if Domain::Event.hash(&event.body) != event.hash {
+            return Err(format!("event {last} does not have the hash it comes with"));
+        }
+    }
+    match events.last() {
+        None => Err("no events".into()),
+        Some(event) if (event.seq, event.hash) != (row.seq, row.hash) => {
+            Err("the row does not end with the last event".into())
+        }
+        Some(_) if !row.wake.fits() => Err("more than 8 wake alternatives".into()),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Everything that says when a task may next be claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing {
+    /// Its status.
+    pub status: Status,
+    /// Whether someone holds it, and until when.
+    pub lease_until: Option<Timestamp>,
+    /// Whether untaken inbox items wake it: its condition is met or one of them steers; for a
+    /// task that is over, whether one of them outlives it.
+    pub woken: bool,
+    /// Its timer.
+    pub wake_at: Option<Timestamp>,
+    /// Not to be claimed before this time.
+    pub not_before: Option<Timestamp>,
+    /// Whether it is blocked.
+    pub blocked: bool,
+}
+
+/// When a task may next be claimed; never is `None`. A due time in the past is `now`-like:
+/// the smallest time that sorts it by when it became due.
+pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
+    if standing.blocked {
+        return None;
+    }
+    if standing.lease_until.is_some() {
+        return standing.lease_until;
+    }
+    match standing.status {
+        Status::Ready | Status::Running => Some(standing.not_before.map_or(now, |time| time.max(now))),
+        Status::Waiting if standing.woken => Some(now),
+        Status::Waiting => standing.wake_at,
+        Status::Completed | Status::Failed | Status::Cancelled => standing.woken.then_some(now),
+    }
+}
+
+/// Whether untaken items wake a task of this status: met alternative or steering item while
+/// it waits, an item that outlives it once it is over.
+pub fn is_woken(status: Status, wake: &plica_kernel::wake::Wake, untaken: &[plica_kernel::wake::InboxItem]) -> bool {
+    match status {
+        Status::Ready | Status::Running => false,
+        Status::Waiting => wake.is_woken_by(untaken),
+        Status::Completed | Status::Failed | Status::Cancelled => {
+            untaken.iter().any(|item| item.item.outlives_the_task())
+        }
+    }
+}
+
+/// The fingerprint under which a caller's key is bound to what was asked for.
+pub fn fingerprint(parts: &[&[u8]]) -> Hash {
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    plica_kernel::canonical::content_hash(&bytes)
+}
