@@ -88,7 +88,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::TaskSuspended(_) => working.then_some(()).ok_or("only a ready or running task suspends"),
         Payload::TaskWoken(_) => (task.status == Status::Waiting).then_some(()).ok_or("only a waiting task wakes"),
         Payload::TaskSnapshot(snapshot) => {
-            (snapshot.through < event.seq).then_some(()).ok_or("a snapshot is of a seq before its own")
+            (snapshot.through.next() == event.seq).then_some(()).ok_or("a snapshot is of the state before its own event")
         }
         Payload::TaskRewound(rewound) => (rewound.to_seq < event.seq).then_some(()).ok_or("a rewind goes back"),
         Payload::StepAttemptAbandoned(sealed) => {

@@ -139,6 +139,11 @@ impl Task {
         Ok(())
     }
 
+    /// Gives the head the hash that was not known before its append was complete.
+    pub(crate) fn seal_head(&mut self, hash: Hash) {
+        self.head.hash = hash;
+    }
+
     fn take(&mut self, event: &Envelope, hash: Hash) {
         runtime::apply(&mut self.runtime, event);
         task::apply(&mut self.state, event);

@@ -93,20 +93,16 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
                 settle(state, call, ResultStatus::Ok, &Body::Inline("done".to_string()));
             }
         }
-        Payload::TaskSuspended(suspended) => {
-            if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() {
-                end_turn(state);
-            }
+        Payload::TaskSuspended(suspended)
+            if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() =>
+        {
+            end_turn(state);
         }
         Payload::TurnInterrupted(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => end_turn(state),
-        Payload::TaskWoken(_) => {
-            if state.round.is_none() {
-                state.phase = Phase::Compose;
-            }
-        }
+        Payload::TaskWoken(_) if state.round.is_none() => state.phase = Phase::Compose,
         Payload::TaskSnapshot(_) => state.rounds = 0,
         _ => {}
     }
@@ -120,6 +116,10 @@ fn say(state: &mut RuntimeState, message: &Message) {
         return;
     }
     state.assistant_messages += u64::from(message.role == Role::Assistant);
+    if matches!(state.phase, Phase::Finish(_)) {
+        // Someone spoke before the turn was over: the model is asked again.
+        state.phase = Phase::Compose;
+    }
     state.messages.push(Entry::Message(message.clone()));
 }
 

@@ -1,0 +1,30 @@
+use super::draft::{Draft, RecordError};
+use super::next::{Act, Inputs, Move, Next, next};
+use super::record::{self, Composer};
+use crate::event::RequestStatus;
+
+/// Records everything that needs no outside world into `draft`, and returns the first thing
+/// that does. Items that the draft takes are removed from `inputs`.
+///
+/// # Errors
+/// When something cannot be recorded; the draft then is not to be committed.
+pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> Result<Act, RecordError> {
+    loop {
+        let moved = match next(draft.task(), inputs) {
+            Next::Act(act) => return Ok(act),
+            Next::Record(moved) => moved,
+        };
+        match moved {
+            Move::Cancel(position) => record::cancel(draft, position, &inputs.items)?,
+            Move::Wake(woken) => record::wake(draft, woken)?,
+            Move::CloseRequest(action) => record::close_request(draft, action, RequestStatus::Interrupted)?,
+            Move::Join => record::join(draft, &inputs.items)?,
+            Move::Snapshot => draft.snapshot()?,
+            Move::Compose => record::compose(draft, composer)?,
+            Move::StartRequest => record::start_request(draft, composer)?,
+            Move::Fail(failure) => record::fail(draft, failure, &inputs.items)?,
+            Move::Finish => record::finish(draft)?,
+        }
+        inputs.items.retain(|item| !draft.consumed().contains(&item.position));
+    }
+}
