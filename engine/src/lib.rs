@@ -1,1 +1,31 @@
-//! stub
+//! Drives the kernel's decisions through the ports.
+//!
+//! A [`Host`] is built from ports in a few lines. A [`Worker`] on it claims tasks and takes
+//! their steps: fold, ask the kernel what is next, do it, append. A [`Client`] does
+//! everything a person or program does to tasks from outside. Nothing here names a vendor,
+//! speaks SQL or opens a socket, and nothing is kept between steps but the log.
+
+mod act;
+mod client;
+mod commit;
+mod compose;
+mod error;
+pub mod govern;
+mod heartbeat;
+mod host;
+mod load;
+mod plan;
+mod setup;
+mod step;
+mod time;
+mod verify;
+mod worker;
+
+pub use client::{Client, Said, Submission};
+pub use compose::COMPOSER;
+pub use error::{ClientError, LoadError, WorkerError};
+pub use host::{Host, HostBuilder, ModelSource, ModelSourceError};
+pub use load::{LoadOptions, load};
+pub use time::TokioClock;
+pub use verify::{Break, Level, Verdict};
+pub use worker::{Stop, Worker, WorkerOptions};

@@ -57,8 +57,8 @@ pub struct ModelRequest {
     pub model: String,
     /// The agent's instructions.
     pub instructions: String,
-    /// The conversation.
-    pub messages: Vec<RequestMessage>,
+    /// The conversation; entries are shared between the requests of one task.
+    pub messages: Vec<std::sync::Arc<RequestMessage>>,
     /// The tools it may call.
     pub tools: Vec<ToolSpec>,
     /// The n-th start from the same plan, from 1.

@@ -18,6 +18,10 @@ pub struct Inputs {
     pub items: Vec<InboxItem>,
     /// The claim that asks: open actions of another are orphans.
     pub run: RunId,
+    /// Whether the worker is to stop: nothing new is begun.
+    pub stopping: bool,
+    /// Why the definition cannot be used: whatever would need it fails the turn.
+    pub unusable: Option<Failure>,
 }
 
 /// What happens next.
@@ -67,6 +71,8 @@ pub enum Act {
     Rest,
     /// The task is over: hand it back.
     Over,
+    /// The next thing is for another holder: this worker is to stop.
+    HandBack,
 }
 
 /// What happens next, from the state and the inputs alone (EN-1).
@@ -138,10 +144,14 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
     if task.runtime().interruptions >= MODEL_INTERRUPTIONS_MAX {
         return fail(FailureReason::LlmError, "the request was cut off three times in a row before an answer was on record");
     }
+    if let Some(failure) = &inputs.unusable {
+        return Next::Record(Move::Fail(failure.clone()));
+    }
     match request.due {
         Some(due) if due > inputs.now => Next::Act(Act::WaitUntil(due)),
         _ => match exhausted(task.governance()) {
             Some(cap) => fail(FailureReason::Budget, cap),
+            None if inputs.stopping => Next::Act(Act::HandBack),
             None => Next::Record(Move::StartRequest),
         },
     }
@@ -175,8 +185,14 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
     if runtime.truncated_replies >= TRUNCATED_REPLIES_MAX {
         return fail(FailureReason::LlmTruncated, "three replies in a row were cut by the output limit");
     }
+    if inputs.stopping {
+        return Next::Act(Act::HandBack);
+    }
     if has_messages(inputs) {
         return Next::Record(Move::Join);
+    }
+    if let Some(failure) = &inputs.unusable {
+        return Next::Record(Move::Fail(failure.clone()));
     }
     if let Some(cap) = exhausted(task.governance()) {
         return fail(FailureReason::Budget, cap);

@@ -7,14 +7,14 @@ use crate::body::{Blob, Body, ContentRef};
 use crate::envelope::Origin;
 use crate::event::{
     AssistantThinkingRecorded, CallEntry, CallStatus, ContextPlanComposed, DecisionKind, DecisionRecorded,
-    ExtensionRecorded, Failure, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin,
+    ExtensionRecorded, Failure, FailureReason, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin,
     MessagesAppended, ModelFailure, RequestStatus, Role, SuspendReason, TaskCancelled, TaskCompleted, TaskFailed,
     TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken, ToolCallDenied, ToolCallFinished, ToolCallStarted,
     Usage,
 };
 use crate::id::{CallId, Position, Seq};
 use crate::ledger::call_allowed_by;
-use crate::limits::{CALLS_MAX, DETAIL_BYTES_MAX, EMPTY_REPLIES_MAX, MODEL_TRIES_MAX, SNAPSHOT_EVENTS_MIN};
+use crate::limits::{CALLS_MAX, DETAIL_BYTES_MAX, EMPTY_REPLIES_MAX, INTERNAL_ERRORS_MAX, MODEL_TRIES_MAX, SNAPSHOT_EVENTS_MIN};
 use crate::message::{Block, blocks_body};
 use crate::state::{ActionKind, OpenAction, Phase};
 use crate::time::Timestamp;
@@ -169,7 +169,10 @@ pub(super) fn start_request(draft: &mut Draft, composer: &Composer) -> Result<()
 }
 
 /// Records that the request begun at `action` ended without an answer.
-pub(super) fn close_request(draft: &mut Draft, action: Seq, status: RequestStatus) -> Result<(), RecordError> {
+///
+/// # Errors
+/// When the request is not open.
+pub fn close_request(draft: &mut Draft, action: Seq, status: RequestStatus) -> Result<(), RecordError> {
     let finished = LLMRequestFinished {
         cost_nano_usd: None,
         elapsed_ms: 0,
@@ -399,12 +402,26 @@ pub(super) fn finish(draft: &mut Draft) -> Result<(), RecordError> {
     draft.push("engine", Origin::Engine, None, TaskCompleted { answer }).map(|_| ())
 }
 
+/// Whether a failure ends even an interactive task: it would only come again.
+fn fails_the_task(draft: &Draft, reason: FailureReason) -> bool {
+    let runtime = draft.task().runtime();
+    !draft.task().is_interactive()
+        || match reason {
+            FailureReason::Budget | FailureReason::ContentError | FailureReason::DefinitionError | FailureReason::PluginMissing => true,
+            FailureReason::InternalError => runtime.internal_errors + 1 >= INTERNAL_ERRORS_MAX,
+            FailureReason::LlmError | FailureReason::LlmTruncated => false,
+        }
+}
+
 /// Ends the turn as failed: an interactive task waits for its next message, any other fails
 /// (RC-11). What a person said meanwhile is on record either way.
-pub(super) fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<(), RecordError> {
+///
+/// # Errors
+/// When something cannot be recorded.
+pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<(), RecordError> {
     close_open(draft, RequestStatus::Cancelled, CallStatus::Cancelled, "cancelled: the turn failed while the call ran")?;
     let failure = Failure { detail: failure.detail.map(|detail| clip(&detail, DETAIL_BYTES_MAX)), reason: failure.reason };
-    if !draft.task().is_interactive() || failure.reason == crate::event::FailureReason::Budget {
+    if fails_the_task(draft, failure.reason) {
         join(draft, items)?;
         snapshot_if_due(draft)?;
         let failed = TaskFailed { detail: failure.detail, reason: failure.reason };

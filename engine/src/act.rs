@@ -1,0 +1,123 @@
+//! What the outside world does for a step: a model's reply, a tool's result, a look for the
+//! result of a call that was cut off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plica_kernel::decide::{CallOutcome, Orphan};
+use plica_kernel::event::{CallStatus, Failure};
+use plica_kernel::id::{CallId, Seq};
+use plica_kernel::state::Task;
+use plica_ports::{CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, Tool, ToolError, ToolOutput};
+use tokio_util::sync::CancellationToken;
+
+use crate::heartbeat::Hold;
+
+/// What came back from outside, for the action that began at a seq.
+#[derive(Debug)]
+pub(crate) struct Happened {
+    pub(crate) action: Seq,
+    pub(crate) what: Result<Outcome, Broken>,
+}
+
+/// What an action came to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Reply { reply: Box<Result<Reply, ModelError>>, elapsed: Duration },
+    Call(Box<CallOutcome>),
+    Orphan(Box<Orphan>),
+}
+
+/// Why an action came to nothing that could be recorded as its outcome: an adapter panicked,
+/// or content that the log cites cannot be had. It fails the turn.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) Failure);
+
+struct NoDeltas;
+
+impl DeltaSink for NoDeltas {
+    fn delta(&self, _: Delta) {}
+}
+
+/// Asks the model.
+pub(crate) async fn ask(
+    clock: Arc<dyn Clock>,
+    model: Arc<dyn Model>,
+    request: ModelRequest,
+    deltas: Option<Arc<dyn DeltaSink>>,
+) -> Outcome {
+    let began = clock.monotonic();
+    let sink: &dyn DeltaSink = deltas.as_deref().unwrap_or(&NoDeltas);
+    let reply = model.ask(&request, sink).await;
+    Outcome::Reply { reply: Box::new(reply), elapsed: clock.monotonic().saturating_sub(began) }
+}
+
+/// Runs a call.
+pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String, context: CallContext) -> Outcome {
+    let began = clock.monotonic();
+    let result = tool.call(&args, &context).await;
+    let elapsed = clock.monotonic().saturating_sub(began);
+    let elapsed_ms = millis(elapsed);
+    Outcome::Call(Box::new(match result {
+        Ok(output) => outcome(CallStatus::Ok, output, elapsed_ms),
+        Err(ToolError::Failed(output)) => outcome(CallStatus::Error, output, elapsed_ms),
+        Err(ToolError::Unknown(text)) => outcome(CallStatus::Unknown, ToolOutput::text(text), elapsed_ms),
+        Err(ToolError::Stopped(text)) => outcome(CallStatus::Interrupted, ToolOutput::text(text), elapsed_ms),
+    }))
+}
+
+/// Looks for the result of a call that a former holder began.
+pub(crate) async fn look(tool: Option<Arc<dyn Tool>>, args: String, context: CallContext) -> Outcome {
+    let Some(tool) = tool else { return Outcome::Orphan(Box::new(Orphan::Lost)) };
+    Outcome::Orphan(Box::new(match tool.recover(&args, &context).await {
+        Recovered::Found(output) => Orphan::Found(outcome(CallStatus::Recovered, output, 0)),
+        Recovered::Unknown if tool.declaration().retry_safe => Orphan::RetrySafe,
+        Recovered::Unknown => Orphan::Lost,
+    }))
+}
+
+fn outcome(status: CallStatus, output: ToolOutput, elapsed_ms: u64) -> CallOutcome {
+    let whole = output.whole.as_ref().map(|blob| blob.reference.clone());
+    let records = output.records.into_iter().map(|record| (record.plugin, record.kind, record.body)).collect();
+    CallOutcome {
+        blobs: output.blobs.into_iter().chain(output.whole).collect(),
+        elapsed_ms,
+        output: output.text,
+        records,
+        status,
+        whole,
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The circumstances of a call, as its tool is told.
+pub(crate) fn context(task: &Task, hold: &Hold, definition: &Definition, call: CallId, attempt: u32, stop: &CancellationToken) -> CallContext {
+    CallContext {
+        task: task.id().clone(),
+        call,
+        attempt,
+        idempotency_key: plica_kernel::id::idempotency_key(task.id(), call),
+        epoch: hold.claim.epoch,
+        run: hold.claim.run.clone(),
+        workspace: definition.workspace.clone().into(),
+        env: definition.env.clone(),
+        stop: plica_ports::StopSignal::new(TokenStop(stop.clone())),
+    }
+}
+
+struct TokenStop(CancellationToken);
+
+#[async_trait]
+impl plica_ports::Stop for TokenStop {
+    fn is_stopped(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    async fn stopped(&self) {
+        self.0.cancelled().await;
+    }
+}

@@ -1,0 +1,218 @@
+//! The commit path: the one place that holds a claim and can append (HO-4).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plica_kernel::decide::Drafted;
+use plica_kernel::id::Position;
+use plica_kernel::limits::{BODY_AGE_MAX_MS, READBACK_TRIES_MAX};
+use plica_kernel::state::Task;
+use plica_kernel::time::Timestamp;
+use plica_ports::store::{AppendError, Appended, Batch, ClaimAfter, CommitFate, Conflict, StoreError, Verdict};
+
+use crate::heartbeat::Hold;
+use crate::host::Host;
+
+/// What became of an append.
+#[derive(Debug)]
+pub(crate) enum Committed {
+    /// It is on record; says whether the claim still holds.
+    Written {
+        /// Whether the claim still holds.
+        held: bool,
+    },
+    /// The inbox holds something newer: look at it and decide again.
+    Reconsider,
+    /// The claim is lost; nothing of this append counts.
+    Lost(String),
+    /// The store refuses the append for a reason that is a bug of ours.
+    Refused(String),
+}
+
+/// First and longest wait between tries while the store is unavailable.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Writes appends under one claim.
+pub(crate) struct Committer<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) hold: &'a Arc<Hold>,
+    pub(crate) lease: Duration,
+    /// Called after every append that was written.
+    pub(crate) progress: &'a (dyn Fn() + Sync),
+}
+
+impl Committer<'_> {
+    /// Writes a finished draft and makes its state the task's.
+    pub(crate) async fn commit(&self, task: &mut Task, drafted: Drafted, seen: Position) -> Committed {
+        if let Err(lost) = self.put_bodies(&drafted).await {
+            return lost;
+        }
+        let made_at = self.host.clock.monotonic();
+        let batch = self.batch(&drafted, seen);
+        let committed = self.append(&batch, &drafted, made_at).await;
+        if let Committed::Written { .. } = committed {
+            *task = drafted.task.clone();
+            (self.progress)();
+            self.observe(&drafted);
+        }
+        committed
+    }
+
+    fn batch(&self, drafted: &Drafted, seen: Position) -> Batch {
+        // A store that keeps content writes the bodies with the events (CO-2).
+        let blobs = if self.host.content.is_some() { Vec::new() } else { drafted.blobs.clone() };
+        Batch {
+            task: self.hold.claim.task.clone(),
+            after: drafted.after,
+            after_hash: drafted.after_hash,
+            events: drafted.events.clone(),
+            blobs,
+            row: drafted.task.projection(),
+            consumed: drafted.consumed.clone(),
+            seen,
+            deliveries: Vec::new(),
+            children: Vec::new(),
+            claim: ClaimAfter::ByStatus,
+        }
+    }
+
+    /// Puts bodies before the event that cites them, where they live elsewhere (CO-2).
+    async fn put_bodies(&self, drafted: &Drafted) -> Result<(), Committed> {
+        let Some(content) = &self.host.content else { return Ok(()) };
+        for blob in &drafted.blobs {
+            let mut pause = PAUSE_MIN;
+            loop {
+                match content.put(blob).await {
+                    Ok(()) => break,
+                    Err(plica_ports::ContentError::Unavailable(why)) => self.pause(&mut pause, &why).await?,
+                    Err(error) => return Err(Committed::Refused(error.to_string())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn append(&self, batch: &Batch, drafted: &Drafted, made_at: Duration) -> Committed {
+        let store = &*self.host.store;
+        let mut pause = PAUSE_MIN;
+        loop {
+            if self.hold.lost.is_cancelled() {
+                return Committed::Lost("the claim was lost".into());
+            }
+            let age = self.host.clock.monotonic().saturating_sub(made_at);
+            if age > Duration::from_millis(BODY_AGE_MAX_MS)
+                && let Err(lost) = self.put_bodies(drafted).await
+            {
+                return lost;
+            }
+            match store.append(&self.hold.claim, batch).await {
+                Ok(appended) => return self.written(appended),
+                Err(AppendError::Conflict(Conflict::InboxMoved { tail, .. })) => {
+                    self.hold.moved(tail);
+                    return Committed::Reconsider;
+                }
+                Err(AppendError::Conflict(Conflict::LeaseExpired { .. })) => {
+                    if let Err(lost) = self.renew(&mut pause).await {
+                        return lost;
+                    }
+                }
+                Err(AppendError::Conflict(conflict)) => return self.lose(&conflict.to_string()),
+                Err(AppendError::CommitUnknown { detail, .. }) => {
+                    tracing::warn!(task = %batch.task, %detail, "fate of the commit unknown: reading back");
+                    match self.settle(batch).await {
+                        Some(CommitFate::Written) => return self.written_by_readback(batch),
+                        Some(CommitFate::NotThere) => {}
+                        Some(CommitFate::Superseded) | None => return self.lose("the fate of a commit could not be read back as ours"),
+                    }
+                }
+                Err(AppendError::Store(StoreError::Unavailable(why))) => {
+                    if let Err(lost) = self.pause(&mut pause, &why).await {
+                        return lost;
+                    }
+                }
+                Err(error @ (AppendError::Invalid { .. } | AppendError::Store(_))) => return Committed::Refused(error.to_string()),
+            }
+        }
+    }
+
+    fn written(&self, Appended { verdict: Verdict { now, inbox_tail }, held }: Appended) -> Committed {
+        self.hold.heard(now, self.host.clock.monotonic());
+        self.hold.moved(inbox_tail);
+        Committed::Written { held }
+    }
+
+    fn written_by_readback(&self, batch: &Batch) -> Committed {
+        Committed::Written { held: !batch.suspends_or_ends() }
+    }
+
+    fn lose(&self, why: &str) -> Committed {
+        self.hold.lost.cancel();
+        Committed::Lost(why.to_owned())
+    }
+
+    /// Reads back what became of an append (ST-9); `None` when that cannot be read.
+    async fn settle(&self, batch: &Batch) -> Option<CommitFate> {
+        let mut pause = PAUSE_MIN;
+        for _ in 0..READBACK_TRIES_MAX {
+            match self.host.store.settle(&batch.task, batch.row.seq, &batch.row.hash).await {
+                Ok(fate) => return Some(fate),
+                Err(StoreError::Unavailable(why)) => self.pause(&mut pause, &why).await.ok()?,
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// A lease that ran out while nobody else claimed may be renewed (ST-5).
+    async fn renew(&self, pause: &mut Duration) -> Result<(), Committed> {
+        let sent = self.host.clock.monotonic();
+        match self.host.store.renew(std::slice::from_ref(&self.hold.claim), self.lease).await {
+            Ok(renewed) => match renewed.verdicts.into_iter().next() {
+                Some(Ok(tail)) => {
+                    self.hold.extend(sent + self.lease);
+                    self.hold.moved(tail);
+                    Ok(())
+                }
+                Some(Err(conflict)) => Err(self.lose(&conflict.to_string())),
+                None => Err(self.lose("the store gave no verdict on a renewal")),
+            },
+            Err(StoreError::Unavailable(why)) => self.pause(pause, &why).await,
+            Err(error) => Err(Committed::Refused(error.to_string())),
+        }
+    }
+
+    /// Waits before another try while the store is unavailable; gives up once the lease is
+    /// over by this worker's own clock (ST-10).
+    async fn pause(&self, pause: &mut Duration, why: &str) -> Result<(), Committed> {
+        if self.host.clock.monotonic() >= self.hold.deadline() {
+            return Err(self.lose(&format!("the store was unavailable until the lease was over: {why}")));
+        }
+        tracing::warn!(task = %self.hold.claim.task, why, "store unavailable: trying again");
+        tokio::select! {
+            () = self.host.clock.sleep(*pause) => {}
+            () = self.hold.lost.cancelled() => return Err(Committed::Lost("the claim was lost".into())),
+        }
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+
+    /// Shows observers what was committed, outside every lock; their failure changes nothing
+    /// (EN-5).
+    fn observe(&self, drafted: &Drafted) {
+        for observer in &self.host.observers {
+            for (event, sealed) in drafted.envelopes.iter().zip(&drafted.events) {
+                let call = AssertUnwindSafe(|| observer.committed(event, &sealed.body));
+                if catch_unwind(call).is_err() {
+                    tracing::warn!(task = %event.task, seq = %event.seq, "an observer failed");
+                }
+            }
+        }
+    }
+
+    /// The store's time now, as far as this worker can tell.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.hold.store_time(self.host.clock.monotonic())
+    }
+}

@@ -1,0 +1,102 @@
+use plica_kernel::body::ContentRef;
+use plica_kernel::decide::RecordError;
+use plica_kernel::id::{Seq, TaskId};
+use plica_ports::store::{AppendError, ClaimError, CreateError, DeliverError, StoreError};
+use plica_ports::{ContentError, DefinitionError};
+
+/// Why a task's state cannot be folded from its log.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No such task.
+    #[error("no task {0}")]
+    UnknownTask(TaskId),
+    /// The log holds what only a newer version can read (RC-9).
+    #[error("task {task}: event {seq} was written by a newer version ({what}); use that version")]
+    NewerVersion {
+        /// The task.
+        task: TaskId,
+        /// The event.
+        seq: Seq,
+        /// What this version does not know.
+        what: String,
+    },
+    /// The log does not verify.
+    #[error("task {task}: the log cannot be read: event {seq}: {rule}; see `plica verify {task}`")]
+    Unreadable {
+        /// The task.
+        task: TaskId,
+        /// The event.
+        seq: Seq,
+        /// The rule that is broken.
+        rule: String,
+    },
+    /// Content that the log cites cannot be had.
+    #[error("task {task}: {source}")]
+    Content {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with it.
+        source: ContentError,
+    },
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why something that was asked of a task was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The task's state cannot be had.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The store refused or cannot be reached.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task was not created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The item was not delivered.
+    #[error(transparent)]
+    Deliver(#[from] DeliverError),
+    /// Content cannot be had or kept.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The definition cannot be written or read.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// Something does not fit an event.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A message's blocks cannot be read.
+    #[error("task {task}: message content {reference} is not what was written: {rule}")]
+    Message {
+        /// The task.
+        task: TaskId,
+        /// The content, when it was not inline.
+        reference: Box<Option<ContentRef>>,
+        /// What is wrong.
+        rule: String,
+    },
+}
+
+/// Why a worker ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The store could not be reached for 30 s (ST-10).
+    #[error("the store could not be reached for {seconds} s: {last}")]
+    Unavailable {
+        /// Seconds without a committed append.
+        seconds: u64,
+        /// What the store said last.
+        last: String,
+    },
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A claim failed.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// An append failed for a reason that no retry can mend.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}

@@ -1,0 +1,150 @@
+//! Leases kept alive, and what is heard with each renewal: the inbox and the loss of a claim.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+use std::time::Duration;
+
+use plica_kernel::id::{Position, TaskId};
+use plica_kernel::time::Timestamp;
+use plica_ports::Clock;
+use plica_ports::store::{Claim, Claimed, Conflict, Store, StoreError};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::time::StoreTime;
+
+/// What a claim's holder and its heartbeat share.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) claim: Claim,
+    /// Said once the claim is lost: the step ends and appends nothing more (RC-6).
+    pub(crate) lost: CancellationToken,
+    /// Wakes the step when the inbox moved.
+    pub(crate) news: Notify,
+    tail: AtomicU64,
+    /// On the worker's clock, measured from the sending of the last accepted claim or renewal.
+    deadline: Mutex<Duration>,
+    time: Mutex<StoreTime>,
+}
+
+impl Hold {
+    /// A hold that was asked for when the worker's clock showed `sent`.
+    pub(crate) fn new(claimed: &Claimed, sent: Duration, now: Duration, lease: Duration) -> Self {
+        Self {
+            claim: claimed.claim.clone(),
+            lost: CancellationToken::new(),
+            news: Notify::new(),
+            tail: AtomicU64::new(claimed.verdict.inbox_tail.0),
+            deadline: Mutex::new(sent + lease),
+            time: Mutex::new(StoreTime::new(claimed.verdict.now, now)),
+        }
+    }
+
+    /// When this worker has to take its lease for over, on its own clock.
+    pub(crate) fn deadline(&self) -> Duration {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn extend(&self, deadline: Duration) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// The store's time when the worker's clock shows `at`.
+    pub(crate) fn store_time(&self, at: Duration) -> Timestamp {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner).at(at)
+    }
+
+    /// The store said that it is `now` when the worker's clock showed `at`.
+    pub(crate) fn heard(&self, now: Timestamp, at: Duration) {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = StoreTime::new(now, at);
+    }
+
+    /// The newest item known to be in the inbox.
+    pub(crate) fn tail(&self) -> Position {
+        Position(self.tail.load(Ordering::Acquire))
+    }
+
+    /// The inbox is known to reach `tail`.
+    pub(crate) fn moved(&self, tail: Position) {
+        if self.tail.fetch_max(tail.0, Ordering::AcqRel) < tail.0 {
+            self.news.notify_one();
+        }
+    }
+}
+
+/// The holds of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Holds(Mutex<Vec<Arc<Hold>>>);
+
+impl Holds {
+    pub(crate) fn add(&self, hold: Arc<Hold>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+    }
+
+    pub(crate) fn remove(&self, claim: &Claim) {
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.retain(|hold| hold.claim.run != claim.run);
+    }
+
+    fn all(&self) -> Vec<Arc<Hold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Renews every lease in one statement (ST-2). A claim that is refused is lost; when the
+    /// store cannot be reached nothing is known, and the holder's own deadline decides (ST-10).
+    pub(crate) async fn renew(&self, store: &dyn Store, clock: &dyn Clock, lease: Duration) -> Result<(), StoreError> {
+        let holds = self.all();
+        if holds.is_empty() {
+            return Ok(());
+        }
+        let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
+        let sent = clock.monotonic();
+        let renewed = store.renew(&claims, lease).await?;
+        let heard_at = clock.monotonic();
+        for (hold, verdict) in holds.iter().zip(renewed.verdicts) {
+            match verdict {
+                Ok(tail) => {
+                    hold.extend(sent + lease);
+                    hold.heard(renewed.now, heard_at);
+                    hold.moved(tail);
+                }
+                Err(conflict) => lose(hold, &conflict),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether any inbox moved: a cheap read, so that a cancel reaches its holder
+    /// within a second (EN-6).
+    pub(crate) async fn glance(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let holds = self.all();
+        if holds.is_empty() {
+            return Ok(());
+        }
+        let tasks: Vec<TaskId> = holds.iter().map(|hold| hold.claim.task.clone()).collect();
+        for (hold, tail) in holds.iter().zip(store.inbox_tails(&tasks).await?) {
+            hold.moved(tail);
+        }
+        Ok(())
+    }
+
+    /// Gives up every hold whose own deadline has passed.
+    pub(crate) fn expire(&self, now: Duration) {
+        for hold in self.all() {
+            if hold.deadline() <= now && !hold.lost.is_cancelled() {
+                tracing::warn!(task = %hold.claim.task, "lease ran out by this worker's own clock: the task is given up");
+                hold.lost.cancel();
+            }
+        }
+    }
+}
+
+/// A claim that was refused is lost, unless the step itself released it meanwhile.
+fn lose(hold: &Hold, conflict: &Conflict) {
+    if !matches!(conflict, Conflict::LeaseRequired { .. }) && !hold.lost.is_cancelled() {
+        tracing::warn!(task = %hold.claim.task, %conflict, "claim lost");
+        hold.lost.cancel();
+    }
+}

@@ -1,0 +1,143 @@
+//! From a log to a state, by the newest snapshot that can be used.
+
+use plica_kernel::decode::{DecodeError, decode};
+use plica_kernel::envelope::Envelope;
+use plica_kernel::event::Payload;
+use plica_kernel::id::{Seq, TaskId};
+use plica_kernel::snapshot;
+use plica_kernel::state::{Task, fold::{Folder, landing_of}};
+use plica_ports::store::StoredEvent;
+use plica_ports::{ContentStore, Store};
+
+use crate::error::LoadError;
+
+/// Events read at once.
+const PAGE: usize = 1_000;
+/// Baselines looked at before the whole list is asked for.
+const RECENT_BASELINES: usize = 64;
+
+/// Which state to fold.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoadOptions {
+    /// As of this event instead of the last.
+    pub at: Option<Seq>,
+    /// From the first event, whatever snapshots there are.
+    pub ignore_snapshots: bool,
+    /// Read all sealed segments, so that every list can be seen whole.
+    pub whole: bool,
+}
+
+/// Folds the state of a task.
+///
+/// # Errors
+/// See [`LoadError`]; a snapshot that cannot be used is no error but passed over.
+pub async fn load(store: &dyn Store, content: &dyn ContentStore, task: &TaskId, options: LoadOptions) -> Result<Task, LoadError> {
+    let (base, landings) = start(store, content, task, options).await?;
+    let mut from = base.as_ref().map_or(Seq(1), |base| base.head().seq.next());
+    let mut folder = Folder::new(base, landings);
+    loop {
+        let page = store.read(task, from, PAGE).await?;
+        for stored in &page {
+            if options.at.is_some_and(|at| stored.seq > at) {
+                break;
+            }
+            let event = read_event(task, stored)?;
+            // Forks of other tasks come with the forking verbs; until then no log begins so.
+            folder.push(&event, stored.hash, None).map_err(|error| LoadError::Unreadable {
+                task: task.clone(),
+                seq: stored.seq,
+                rule: error.rule,
+            })?;
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE && options.at.is_none_or(|at| last.seq < at) => from = last.seq.next(),
+            _ => break,
+        }
+    }
+    let mut state = folder.finish().ok_or_else(|| LoadError::UnknownTask(task.clone()))?;
+    if options.whole {
+        read_segments(content, &mut state).await?;
+    }
+    Ok(state)
+}
+
+/// Reads every sealed segment that is still unread.
+pub(crate) async fn read_segments(content: &dyn ContentStore, state: &mut Task) -> Result<(), LoadError> {
+    loop {
+        let unread = snapshot::unread(state);
+        if unread.is_empty() {
+            return Ok(());
+        }
+        for (list, reference) in unread {
+            let task = state.id().clone();
+            let bytes = content.get(&reference).await.map_err(|source| LoadError::Content { task: task.clone(), source })?;
+            snapshot::supply(state, list, &bytes).map_err(|_| LoadError::Content {
+                task,
+                source: plica_ports::ContentError::Corrupt(reference),
+            })?;
+        }
+    }
+}
+
+pub(crate) fn read_event(task: &TaskId, stored: &StoredEvent) -> Result<Envelope, LoadError> {
+    let unreadable = |rule: String| LoadError::Unreadable { task: task.clone(), seq: stored.seq, rule };
+    let event = decode(&stored.body, &stored.hash).map_err(|error| match error {
+        DecodeError::NewerVersion { what, .. } => LoadError::NewerVersion { task: task.clone(), seq: stored.seq, what },
+        DecodeError::Corrupt { rule, .. } => unreadable(rule),
+    })?;
+    if event.seq != stored.seq {
+        return Err(unreadable(format!("stored as event {} but says it is {}", stored.seq, event.seq)));
+    }
+    Ok(event)
+}
+
+async fn baselines(store: &dyn Store, task: &TaskId, at: Option<Seq>, limit: usize) -> Result<Vec<Envelope>, LoadError> {
+    let stored = store.baselines(task, limit).await?;
+    let wanted = stored.iter().filter(|stored| at.is_none_or(|at| stored.seq <= at));
+    // A baseline that cannot be read will stop the fold, where its place can be named.
+    Ok(wanted.filter_map(|stored| read_event(task, stored).ok()).collect())
+}
+
+/// Where a fold starts, and the places that the rewinds and redriven seals after it land on.
+async fn start(
+    store: &dyn Store,
+    content: &dyn ContentStore,
+    task: &TaskId,
+    options: LoadOptions,
+) -> Result<(Option<Task>, Vec<Seq>), LoadError> {
+    let recent = baselines(store, task, options.at, RECENT_BASELINES).await?;
+    let complete = recent.len() < RECENT_BASELINES;
+    let (base, landings) = newest_snapshot(content, task, &recent, options).await;
+    if base.is_some() || complete {
+        return Ok((base, landings));
+    }
+    let all = baselines(store, task, options.at, usize::MAX).await?;
+    Ok(newest_snapshot(content, task, &all, options).await)
+}
+
+/// The newest snapshot that can be used (of this fold version, whole, and no later turn lands
+/// before it) and the landings of the turns after it.
+async fn newest_snapshot(
+    content: &dyn ContentStore,
+    task: &TaskId,
+    baselines: &[Envelope],
+    options: LoadOptions,
+) -> (Option<Task>, Vec<Seq>) {
+    let mut landings = Vec::new();
+    for event in baselines {
+        landings.extend(landing_of(event));
+        let Payload::TaskSnapshot(taken) = &event.payload else { continue };
+        if options.ignore_snapshots || landings.iter().any(|landing| *landing < taken.through) {
+            continue;
+        }
+        let Ok(bytes) = content.get(&taken.state_ref).await else {
+            tracing::warn!(%task, seq = %event.seq, "snapshot passed over: its content cannot be had");
+            continue;
+        };
+        match snapshot::load(event, &bytes) {
+            Some(state) => return (Some(state), landings),
+            None => tracing::debug!(%task, seq = %event.seq, "snapshot passed over: of another version, or unreadable"),
+        }
+    }
+    (None, landings)
+}

@@ -1,0 +1,627 @@
+//! One claimed task, step by step: ask the kernel what is next, do it, append.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plica_kernel::body::Body;
+use plica_kernel::decide::{self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Stamp};
+use plica_kernel::event::{Failure, FailureReason, RequestStatus};
+use plica_kernel::id::{CallId, Position, Seq};
+use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, model_backoff_ms};
+use plica_kernel::row::Blocked;
+use plica_kernel::state::{Phase, Task};
+use plica_kernel::time::Timestamp;
+use plica_kernel::wake::{InboxItem, Item};
+use plica_ports::store::{Claimed, StoreError};
+use plica_ports::{ModelError, PolicyView, Reply, StopReason};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::act::{self, Broken, Happened, Outcome, millis};
+use crate::commit::{Committed, Committer};
+use crate::compose::{COMPOSER, ComposeError, Composition, text_of};
+use crate::error::LoadError;
+use crate::heartbeat::Hold;
+use crate::host::Host;
+use crate::load::{LoadOptions, load};
+use crate::plan::plan_calls;
+use crate::setup::{Setup, SetupError};
+
+/// How long running calls are waited for once the worker is to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long calls that were told to stop may take to say how they ended.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// How a worker's hold of a task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Handed back: it waits, is over, or is for another holder.
+    HandedBack,
+    /// Lost to another holder, or to the store's silence.
+    Lost,
+    /// Only a newer version can read it.
+    NewerVersion,
+    /// The store cannot be reached.
+    Unavailable(String),
+}
+
+/// What a step is driven with.
+#[derive(Clone)]
+pub(crate) struct Drive {
+    pub(crate) host: Arc<Host>,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) lease: Duration,
+    /// Said when the worker is to stop: nothing new is begun.
+    pub(crate) stop: CancellationToken,
+    pub(crate) progress: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Drive {
+    /// Drives the claimed task until it is handed back or lost.
+    pub(crate) async fn run(self, claimed: Claimed) -> Ended {
+        let task = match self.load(&claimed).await {
+            Ok(task) => task,
+            Err(ended) => return ended,
+        };
+        let setup = Setup::read(&self.host, &task).await;
+        let (setup, unusable) = match setup {
+            Ok(setup) => (setup, None),
+            Err(SetupError::Unavailable(why)) => {
+                self.release(None).await;
+                return Ended::Unavailable(why);
+            }
+            Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
+        };
+        let seen = claimed.items.last().map_or(claimed.verdict.inbox_tail, |item| item.position.max(claimed.verdict.inbox_tail));
+        let mut step = Step {
+            drive: &self,
+            task,
+            setup,
+            unusable,
+            items: claimed.items,
+            seen,
+            pending: Vec::new(),
+            flight: Flight::default(),
+            composition: Composition::default(),
+            stopping: false,
+        };
+        step.go().await
+    }
+
+    /// Folds the task, and deals with one that cannot be folded (RC-9).
+    async fn load(&self, claimed: &Claimed) -> Result<Task, Ended> {
+        let id = &claimed.claim.task;
+        let content = self.host.content().map_err(|error| Ended::Unavailable(error.to_string()))?;
+        let whole = LoadOptions { whole: true, ..LoadOptions::default() };
+        let mut loaded = load(&*self.host.store, content, id, whole).await;
+        if let Err(LoadError::Content { source, .. }) = &loaded {
+            // A snapshot whose segments are gone is slower, never wrong (SN-2).
+            tracing::warn!(task = %id, %source, "snapshot passed over: folding from the first event");
+            loaded = load(&*self.host.store, content, id, LoadOptions { ignore_snapshots: true, ..whole }).await;
+        }
+        let unreadable = match loaded {
+            Ok(task) if (task.head().seq, task.head().hash) == (claimed.seq, claimed.hash) => return Ok(task),
+            Ok(task) => Blocked::UnreadableLog {
+                rule: format!("the log ends with event {} but the row with event {}", task.head().seq, claimed.seq),
+                seq: task.head().seq.next().min(claimed.seq),
+            },
+            Err(LoadError::Unreadable { seq, rule, .. }) => Blocked::UnreadableLog { rule, seq },
+            Err(LoadError::UnknownTask(_)) => Blocked::UnreadableLog { rule: "the log is empty".into(), seq: Seq(1) },
+            Err(error @ LoadError::NewerVersion { .. }) => {
+                tracing::warn!(task = %id, %error, "handed back");
+                self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+                return Err(Ended::NewerVersion);
+            }
+            Err(LoadError::Content { source, .. }) => {
+                self.release(None).await;
+                return Err(Ended::Unavailable(source.to_string()));
+            }
+            Err(LoadError::Store(error)) => {
+                self.release(None).await;
+                return Err(Ended::Unavailable(error.to_string()));
+            }
+        };
+        tracing::error!(task = %id, why = %unreadable, "blocked: nothing is appended to a log that cannot be verified");
+        match self.host.store.block(&self.hold.claim, &unreadable).await {
+            Ok(()) => Err(Ended::HandedBack),
+            Err(error) => Err(Ended::Unavailable(error.to_string())),
+        }
+    }
+
+    /// Hands the claim back; when that fails the lease decides.
+    pub(crate) async fn release(&self, not_before: Option<Timestamp>) {
+        if let Err(error) = self.host.store.release(&self.hold.claim, not_before).await {
+            tracing::warn!(task = %self.hold.claim.task, %error, "the claim could not be handed back: its lease will end it");
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.hold.store_time(self.host.clock.monotonic())
+    }
+
+    fn committer(&self) -> Committer<'_> {
+        Committer { host: &self.host, hold: &self.hold, lease: self.lease, progress: &*self.progress }
+    }
+}
+
+/// Actions that are under way outside.
+#[derive(Default)]
+struct Flight {
+    set: JoinSet<Happened>,
+    seqs: BTreeMap<tokio::task::Id, Seq>,
+    stop: CancellationToken,
+}
+
+impl Flight {
+    fn is_launched(&self, seq: Seq) -> bool {
+        self.seqs.values().any(|launched| *launched == seq)
+    }
+
+    fn launch(&mut self, action: Seq, outcome: impl Future<Output = Outcome> + Send + 'static) {
+        let handle = self.set.spawn(async move { Happened { action, what: Ok(outcome.await) } });
+        self.seqs.insert(handle.id(), action);
+    }
+
+    /// The next action that came to an end; pends while none is under way.
+    async fn next(&mut self) -> Happened {
+        loop {
+            let Some(joined) = self.set.join_next_with_id().await else { std::future::pending().await };
+            let (id, what) = match joined {
+                Ok((id, happened)) => (id, Ok(happened)),
+                Err(error) => (error.id(), Err(error)),
+            };
+            let Some(action) = self.seqs.remove(&id) else { continue };
+            match what {
+                Ok(happened) => return happened,
+                Err(error) if error.is_panic() => {
+                    let words = panic_words(error.into_panic());
+                    let detail = Some(format!("an adapter failed while event {action} ran: {words}"));
+                    return Happened { action, what: Err(Broken(Failure { detail, reason: FailureReason::InternalError })) };
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whatever else has ended already.
+    fn take_ready(&mut self) -> Vec<Happened> {
+        let mut ready = Vec::new();
+        while let Some(happened) = futures_now(self.next()) {
+            ready.push(happened);
+        }
+        ready
+    }
+
+    /// Tells what is under way to stop and gives it a moment to say how it ended.
+    async fn wind_down(&mut self, host: &Host) -> Vec<Happened> {
+        self.stop.cancel();
+        let mut ended = Vec::new();
+        let grace = host.clock.sleep(STOP_GRACE);
+        tokio::pin!(grace);
+        while !self.seqs.is_empty() {
+            tokio::select! {
+                happened = self.next() => ended.push(happened),
+                () = &mut grace => break,
+            }
+        }
+        self.abort();
+        ended
+    }
+
+    fn abort(&mut self) {
+        self.stop.cancel();
+        self.set.abort_all();
+        self.seqs.clear();
+        self.stop = CancellationToken::new();
+    }
+}
+
+/// Polls a future once.
+fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+fn panic_words(panic: Box<dyn std::any::Any + Send>) -> String {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+}
+
+struct Step<'a> {
+    drive: &'a Drive,
+    task: Task,
+    setup: Setup,
+    /// Why the definition cannot be used: the next thing that needs it fails the turn.
+    unusable: Option<Failure>,
+    items: Vec<InboxItem>,
+    seen: Position,
+    /// What came back from outside and is not on record yet.
+    pending: Vec<Happened>,
+    flight: Flight,
+    composition: Composition,
+    stopping: bool,
+}
+
+/// What a round of deciding came to.
+enum Turned {
+    /// Go on waiting for this.
+    Wait(Act),
+    /// Decide again.
+    Again,
+    /// The hold has ended.
+    End(Ended),
+}
+
+impl Step<'_> {
+    async fn go(&mut self) -> Ended {
+        loop {
+            let act = match self.turn().await {
+                Turned::Wait(act) => act,
+                Turned::Again => continue,
+                Turned::End(ended) => {
+                    self.flight.abort();
+                    return ended;
+                }
+            };
+            if let Some(ended) = self.begin(&act).await {
+                self.flight.abort();
+                return ended;
+            }
+            self.wait(&act).await;
+            if self.drive.hold.lost.is_cancelled() {
+                self.flight.abort();
+                return Ended::Lost;
+            }
+        }
+    }
+
+    /// Records what came back, decides, commits.
+    async fn turn(&mut self) -> Turned {
+        if let Err(error) = self.look_at_inbox().await {
+            self.drive.release(None).await;
+            return Turned::End(Ended::Unavailable(error.to_string()));
+        }
+        self.stop_for_cancel().await;
+        let (drafted, act) = match self.decide().await {
+            Ok(decided) => decided,
+            Err(Undecided::Unavailable(why)) => {
+                self.drive.release(None).await;
+                return Turned::End(Ended::Unavailable(why));
+            }
+            Err(Undecided::Bug(why)) => return self.give_up(&why).await,
+        };
+        let Some(drafted) = drafted else {
+            self.pending.clear();
+            return Turned::Wait(act);
+        };
+        let consumed = drafted.consumed.clone();
+        match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+            Committed::Written { held } => {
+                self.pending.clear();
+                self.items.retain(|item| !consumed.contains(&item.position));
+                if held { Turned::Wait(act) } else { Turned::End(Ended::HandedBack) }
+            }
+            Committed::Reconsider => Turned::Again,
+            Committed::Lost(why) => {
+                tracing::warn!(task = %self.task.id(), why, "append refused: the task is given up");
+                Turned::End(Ended::Lost)
+            }
+            Committed::Refused(why) => self.give_up(&why).await,
+        }
+    }
+
+    /// Something cannot be recorded, which is a bug: the turn fails; if not even that can be
+    /// recorded the task is handed back for later.
+    async fn give_up(&mut self, why: &str) -> Turned {
+        tracing::error!(task = %self.task.id(), seq = %self.task.head().seq, why, "internal error");
+        self.pending.clear();
+        self.flight.abort();
+        let failure = Failure { detail: Some(why.to_owned()), reason: FailureReason::InternalError };
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::fail(&mut draft, failure, &self.items) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        if let Ok(drafted) = drafted {
+            match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+                Committed::Written { .. } => return Turned::End(Ended::HandedBack),
+                Committed::Reconsider => return Turned::Again,
+                Committed::Lost(_) | Committed::Refused(_) => {}
+            }
+        }
+        self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+        Turned::End(Ended::HandedBack)
+    }
+
+    async fn look_at_inbox(&mut self) -> Result<(), StoreError> {
+        if self.drive.hold.tail() > self.seen {
+            let new = self.drive.host.store.inbox(self.task.id(), self.seen).await?;
+            self.seen = new.last().map_or(self.drive.hold.tail(), |item| item.position.max(self.drive.hold.tail()));
+            self.items.extend(new);
+        }
+        Ok(())
+    }
+
+    /// A cancel stops what runs before it is recorded; what ended in time keeps its outcome.
+    async fn stop_for_cancel(&mut self) {
+        let cancelled = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. }));
+        if cancelled && !self.flight.seqs.is_empty() {
+            let ended = self.flight.wind_down(&self.drive.host).await;
+            let known = |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
+            self.pending.extend(ended.into_iter().filter(known));
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        let claim = &self.drive.hold.claim;
+        Stamp { now: self.drive.now(), epoch: claim.epoch, run: claim.run.clone() }
+    }
+
+    /// Puts what came back and what follows from it into a draft, up to the next thing that
+    /// the outside world has to do.
+    async fn decide(&self) -> Result<(Option<Drafted>, Act), Undecided> {
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        for happened in &self.pending {
+            self.record(&mut draft, happened)?;
+        }
+        let stop_request = self.stopping.then(|| draft.task().governance().model_action().map(|open| (open.seq, open.identity.run.clone())));
+        if let Some(Some((seq, run))) = stop_request
+            && run == self.drive.hold.claim.run
+        {
+            decide::close_request(&mut draft, seq, RequestStatus::Cancelled)?;
+        }
+        let mut inputs = Inputs {
+            now: self.drive.now(),
+            items: self.items.clone(),
+            run: self.drive.hold.claim.run.clone(),
+            stopping: self.stopping,
+            unusable: self.unusable.clone(),
+        };
+        let composer = Composer { version: COMPOSER.to_owned(), model: self.setup.model_name() };
+        let act = decide::advance(&mut draft, &mut inputs, &composer)?;
+        if draft.is_empty() {
+            return Ok((None, act));
+        }
+        Ok((Some(draft.finish()?), act))
+    }
+
+    fn record(&self, draft: &mut Draft, happened: &Happened) -> Result<(), RecordError> {
+        match &happened.what {
+            Ok(Outcome::Reply { reply, elapsed }) => match &**reply {
+                Ok(reply) => {
+                    let answer = self.answer(draft.task(), reply, *elapsed);
+                    decide::reply(draft, happened.action, answer)
+                }
+                Err(error) => {
+                    let refusal = self.refusal(draft.task(), happened.action, error, *elapsed);
+                    decide::refusal(draft, happened.action, refusal)
+                }
+            },
+            Ok(Outcome::Call(outcome)) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
+            Ok(Outcome::Orphan(orphan)) => decide::settle_orphan(draft, happened.action, (**orphan).clone()),
+            Err(Broken(failure)) => decide::fail(draft, failure.clone(), &self.items),
+        }
+    }
+
+    fn answer(&self, task: &Task, reply: &Reply, elapsed: Duration) -> Answer {
+        let calls = match (&self.setup.definition, &self.setup.rules) {
+            (Some(definition), Some(rules)) => plan_calls(&self.drive.host, definition, rules, task, &reply.blocks),
+            _ => Vec::new(),
+        };
+        let policy = self.drive.host.policy.as_ref();
+        let patch = policy.and_then(|policy| {
+            let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;
+            Some((policy.name().to_owned(), patch))
+        });
+        Answer {
+            blocks: reply.blocks.clone(),
+            calls,
+            cost_nano_usd: reply.cost_nano_usd,
+            elapsed_ms: millis(elapsed),
+            extra: reply.extra.clone(),
+            patch,
+            stop: reply.stop.name().to_owned(),
+            truncated: reply.stop == StopReason::Length,
+            usage: reply.usage,
+        }
+    }
+
+    fn refusal(&self, task: &Task, action: Seq, error: &ModelError, elapsed: Duration) -> Refusal {
+        let errors = match &task.runtime().phase {
+            Phase::Request(request) => request.errors,
+            _ => 0,
+        };
+        let retry_at = error.kind.is_retryable().then(|| {
+            let asked = error.retry_after.map_or(0, millis).min(MODEL_RETRY_AFTER_MAX_MS);
+            let backoff = jittered(model_backoff_ms(errors + 1), task, action);
+            self.drive.now().plus_millis(asked.max(backoff))
+        });
+        Refusal { elapsed_ms: millis(elapsed), kind: error.kind.name().into(), message: error.message.clone(), retry_at }
+    }
+
+    /// Begins what the decision calls for and is not under way yet; an end hands back.
+    async fn begin(&mut self, act: &Act) -> Option<Ended> {
+        match act {
+            Act::Ask(action) => self.begin_request(*action).await,
+            Act::Run(calls) => self.begin_calls(calls, false).await,
+            Act::Settle(calls) => self.begin_calls(calls, true).await,
+            Act::WaitUntil(due) if due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
+                self.drive.release(Some(*due)).await;
+                Some(Ended::HandedBack)
+            }
+            Act::WaitUntil(_) => None,
+            Act::Rest | Act::Over | Act::HandBack => {
+                self.drive.release(None).await;
+                Some(Ended::HandedBack)
+            }
+        }
+    }
+
+    /// Nothing starts once the worker's own deadline has passed (EN-2).
+    fn may_start(&self) -> bool {
+        self.drive.host.clock.monotonic() < self.drive.hold.deadline()
+    }
+
+    async fn begin_request(&mut self, action: Seq) -> Option<Ended> {
+        if self.flight.is_launched(action) {
+            return None;
+        }
+        if !self.may_start() {
+            return Some(Ended::Lost);
+        }
+        let (Some(definition), Some(model)) = (&self.setup.definition, &self.setup.model) else {
+            return Some(Ended::Lost);
+        };
+        let attempt = self.task.governance().action(action).map_or(1, |open| open.identity.attempt);
+        let tools = self.setup.tool_specs.clone();
+        let content = match self.drive.host.content() {
+            Ok(content) => content,
+            Err(error) => return Some(Ended::Unavailable(error.to_string())),
+        };
+        match self.composition.request(&self.task, definition, tools, attempt, content).await {
+            Ok(request) => {
+                let host = &self.drive.host;
+                self.flight.launch(action, act::ask(host.clock.clone(), model.clone(), request, host.deltas.clone()));
+                None
+            }
+            Err(ComposeError::Unavailable(why)) => {
+                self.drive.release(None).await;
+                Some(Ended::Unavailable(why))
+            }
+            Err(ComposeError::Content(why)) => {
+                self.fail_with_content(action, why);
+                None
+            }
+        }
+    }
+
+    /// What the log cites cannot be had: the action fails the turn (RC-9).
+    fn fail_with_content(&mut self, action: Seq, why: String) {
+        let failure = Failure { detail: Some(why), reason: FailureReason::ContentError };
+        self.pending.push(Happened { action, what: Err(Broken(failure)) });
+        self.drive.hold.news.notify_one();
+    }
+
+    async fn begin_calls(&mut self, calls: &[(CallId, Seq)], orphans: bool) -> Option<Ended> {
+        for (call, action) in calls {
+            if self.flight.is_launched(*action) {
+                continue;
+            }
+            if !self.may_start() {
+                return Some(Ended::Lost);
+            }
+            let Some((tool, args, attempt)) = self.call_on_record(*call) else { return Some(Ended::Lost) };
+            let content = match self.drive.host.content() {
+                Ok(content) => content,
+                Err(error) => return Some(Ended::Unavailable(error.to_string())),
+            };
+            let args = match text_of(&args, content).await {
+                Ok(args) => args,
+                Err(ComposeError::Unavailable(why)) => {
+                    self.drive.release(None).await;
+                    return Some(Ended::Unavailable(why));
+                }
+                Err(ComposeError::Content(why)) => {
+                    self.fail_with_content(*action, why);
+                    return None;
+                }
+            };
+            self.launch_call(*call, *action, &tool, args, attempt, orphans);
+        }
+        None
+    }
+
+    fn launch_call(&mut self, call: CallId, action: Seq, tool: &str, args: String, attempt: u32, orphan: bool) {
+        let Some(definition) = &self.setup.definition else {
+            return self.flight.launch(action, async { Outcome::Orphan(Box::new(Orphan::Lost)) });
+        };
+        let host = &self.drive.host;
+        let context = act::context(&self.task, &self.drive.hold, definition, call, attempt, &self.flight.stop);
+        let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
+        match tool {
+            Some(tool) if !orphan => self.flight.launch(action, act::run(host.clock.clone(), tool, args, context)),
+            tool => self.flight.launch(action, act::look(tool, args, context)),
+        }
+    }
+
+    /// The tool, the arguments and the attempt of a call, as its start recorded them.
+    fn call_on_record(&self, call: CallId) -> Option<(String, Body, u32)> {
+        let round = self.task.runtime().round.as_ref()?;
+        let begun = round.calls.get(call.index as usize)?;
+        Some((begun.tool.clone(), begun.args.clone()?, begun.starts))
+    }
+
+    /// Waits until something came back, arrived, is due, or the worker is to stop.
+    async fn wait(&mut self, act: &Act) {
+        let clock = self.drive.host.clock.clone();
+        let due = match act {
+            Act::WaitUntil(due) => Some(Duration::from_millis(due.millis_since(self.drive.now()) + 1)),
+            _ => None,
+        };
+        let timer = async {
+            match due {
+                Some(wait) => clock.sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.drive.hold.lost.cancelled() => {}
+            happened = self.flight.next() => {
+                self.pending.push(happened);
+                let ready = self.flight.take_ready();
+                self.pending.extend(ready);
+            }
+            () = self.drive.hold.news.notified() => {}
+            () = self.drive.stop.cancelled(), if !self.stopping => self.drain(act).await,
+            () = timer => {}
+        }
+    }
+
+    /// The worker is to stop: a request is broken off, calls get a moment to end by
+    /// themselves and another to end when told to.
+    async fn drain(&mut self, act: &Act) {
+        self.stopping = true;
+        if matches!(act, Act::Ask(_)) {
+            self.flight.abort();
+            return;
+        }
+        let host = self.drive.host.clone();
+        let grace = host.clock.sleep(DRAIN);
+        tokio::pin!(grace);
+        while !self.flight.seqs.is_empty() {
+            tokio::select! {
+                happened = self.flight.next() => self.pending.push(happened),
+                () = &mut grace => {
+                    let ended = self.flight.wind_down(&host).await;
+                    self.pending.extend(ended);
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing could be decided.
+enum Undecided {
+    Unavailable(String),
+    Bug(String),
+}
+
+impl From<RecordError> for Undecided {
+    fn from(error: RecordError) -> Self {
+        Self::Bug(error.to_string())
+    }
+}
+
+/// Between half of the back-off and the whole of it, by the request's own identity: the same
+/// on every try to record it, and spread over tasks.
+fn jittered(backoff_ms: u64, task: &Task, action: Seq) -> u64 {
+    let seed = plica_kernel::canonical::content_hash(format!("{}:{action}", task.id()).as_bytes());
+    let spread = u64::from(u16::from_be_bytes([seed.as_bytes()[0], seed.as_bytes()[1]]));
+    backoff_ms / 2 + backoff_ms / 2 * spread / u64::from(u16::MAX)
+}
