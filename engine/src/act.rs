@@ -9,7 +9,10 @@ use plica_kernel::decide::{CallOutcome, Orphan};
 use plica_kernel::event::{CallStatus, Failure};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::state::Task;
-use plica_ports::{CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, Tool, ToolError, ToolOutput};
+use plica_ports::{
+    CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, Tool,
+    ToolError, ToolOutput,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Hold;
@@ -95,7 +98,14 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 /// The circumstances of a call, as its tool is told.
-pub(crate) fn context(task: &Task, hold: &Hold, definition: &Definition, call: CallId, attempt: u32, stop: &CancellationToken) -> CallContext {
+pub(crate) fn context(
+    task: &Task,
+    hold: &Hold,
+    definition: &Definition,
+    call: CallId,
+    attempt: u32,
+    stop: &CancellationToken,
+) -> CallContext {
     CallContext {
         task: task.id().clone(),
         call,

@@ -8,7 +8,6 @@ use plica_kernel::decide::Drafted;
 use plica_kernel::id::Position;
 use plica_kernel::limits::{BODY_AGE_MAX_MS, READBACK_TRIES_MAX};
 use plica_kernel::state::Task;
-use plica_kernel::time::Timestamp;
 use plica_ports::store::{AppendError, Appended, Batch, ClaimAfter, CommitFate, Conflict, StoreError, Verdict};
 
 use crate::heartbeat::Hold;
@@ -124,7 +123,9 @@ impl Committer<'_> {
                     match self.settle(batch).await {
                         Some(CommitFate::Written) => return self.written_by_readback(batch),
                         Some(CommitFate::NotThere) => {}
-                        Some(CommitFate::Superseded) | None => return self.lose("the fate of a commit could not be read back as ours"),
+                        Some(CommitFate::Superseded) | None => {
+                            return self.lose("the fate of a commit could not be read back as ours");
+                        }
                     }
                 }
                 Err(AppendError::Store(StoreError::Unavailable(why))) => {
@@ -132,7 +133,9 @@ impl Committer<'_> {
                         return lost;
                     }
                 }
-                Err(error @ (AppendError::Invalid { .. } | AppendError::Store(_))) => return Committed::Refused(error.to_string()),
+                Err(error @ (AppendError::Invalid { .. } | AppendError::Store(_))) => {
+                    return Committed::Refused(error.to_string());
+                }
             }
         }
     }
@@ -209,10 +212,5 @@ impl Committer<'_> {
                 }
             }
         }
-    }
-
-    /// The store's time now, as far as this worker can tell.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.hold.store_time(self.host.clock.monotonic())
     }
 }

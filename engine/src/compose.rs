@@ -32,7 +32,9 @@ impl From<ContentError> for ComposeError {
     fn from(error: ContentError) -> Self {
         match error {
             ContentError::Unavailable(_) => Self::Unavailable(error.to_string()),
-            ContentError::Missing(_) | ContentError::Corrupt(_) | ContentError::Refused { .. } => Self::Content(error.to_string()),
+            ContentError::Missing(_) | ContentError::Corrupt(_) | ContentError::Refused { .. } => {
+                Self::Content(error.to_string())
+            }
         }
     }
 }

@@ -1,4 +1,3 @@
-use plica_kernel::body::ContentRef;
 use plica_kernel::decide::RecordError;
 use plica_kernel::id::{Seq, TaskId};
 use plica_ports::store::{AppendError, ClaimError, CreateError, DeliverError, StoreError};
@@ -67,13 +66,11 @@ pub enum ClientError {
     /// Something does not fit an event.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A message's blocks cannot be read.
-    #[error("task {task}: message content {reference} is not what was written: {rule}")]
-    Message {
+    /// A text that the log cites cannot be had or read.
+    #[error("task {task}: {rule}; see `plica verify {task}`")]
+    Text {
         /// The task.
         task: TaskId,
-        /// The content, when it was not inline.
-        reference: Box<Option<ContentRef>>,
         /// What is wrong.
         rule: String,
     },

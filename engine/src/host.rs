@@ -27,7 +27,8 @@ pub enum ModelSourceError {
 #[async_trait]
 pub trait ModelSource: Send + Sync {
     /// The model of this choice; bodies that the choice cites are in `content`.
-    async fn model(&self, choice: &ModelChoice, content: &dyn ContentStore) -> Result<Arc<dyn Model>, ModelSourceError>;
+    async fn model(&self, choice: &ModelChoice, content: &dyn ContentStore)
+    -> Result<Arc<dyn Model>, ModelSourceError>;
 }
 
 /// Everything a worker works with: ports, and nothing else.
@@ -71,7 +72,9 @@ impl Host {
         match &self.content {
             Some(content) => Ok(&**content),
             None => self.store.content().ok_or_else(|| {
-                plica_ports::ContentError::Unavailable("the store keeps no content and the host was given no content store".into())
+                plica_ports::ContentError::Unavailable(
+                    "the store keeps no content and the host was given no content store".into(),
+                )
             }),
         }
     }
@@ -105,7 +108,8 @@ impl HostTool {
     /// Whether arguments are valid by the tool's schema (TO-1); if not, why, for the model.
     pub(crate) fn validate(&self, args: &str) -> Result<(), String> {
         let instance: serde_json::Value = serde_json::from_str(args).map_err(|error| format!("not JSON: {error}"))?;
-        let validator = self.validator.as_ref().map_err(|error| format!("the tool's own schema is invalid: {error}"))?;
+        let validator =
+            self.validator.as_ref().map_err(|error| format!("the tool's own schema is invalid: {error}"))?;
         let errors = validator.iter_errors(&instance).take(VALIDATION_ERRORS_MAX);
         let errors: Vec<String> = errors
             .map(|error| match error.instance_path().to_string() {

@@ -5,7 +5,10 @@ use plica_kernel::envelope::Envelope;
 use plica_kernel::event::Payload;
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::snapshot;
-use plica_kernel::state::{Task, fold::{Folder, landing_of}};
+use plica_kernel::state::{
+    Task,
+    fold::{Folder, landing_of},
+};
 use plica_ports::store::StoredEvent;
 use plica_ports::{ContentStore, Store};
 
@@ -31,7 +34,12 @@ pub struct LoadOptions {
 ///
 /// # Errors
 /// See [`LoadError`]; a snapshot that cannot be used is no error but passed over.
-pub async fn load(store: &dyn Store, content: &dyn ContentStore, task: &TaskId, options: LoadOptions) -> Result<Task, LoadError> {
+pub async fn load(
+    store: &dyn Store,
+    content: &dyn ContentStore,
+    task: &TaskId,
+    options: LoadOptions,
+) -> Result<Task, LoadError> {
     let (base, landings) = start(store, content, task, options).await?;
     let mut from = base.as_ref().map_or(Seq(1), |base| base.head().seq.next());
     let mut folder = Folder::new(base, landings);
@@ -70,11 +78,10 @@ pub(crate) async fn read_segments(content: &dyn ContentStore, state: &mut Task) 
         }
         for (list, reference) in unread {
             let task = state.id().clone();
-            let bytes = content.get(&reference).await.map_err(|source| LoadError::Content { task: task.clone(), source })?;
-            snapshot::supply(state, list, &bytes).map_err(|_| LoadError::Content {
-                task,
-                source: plica_ports::ContentError::Corrupt(reference),
-            })?;
+            let bytes =
+                content.get(&reference).await.map_err(|source| LoadError::Content { task: task.clone(), source })?;
+            snapshot::supply(state, list, &bytes)
+                .map_err(|_| LoadError::Content { task, source: plica_ports::ContentError::Corrupt(reference) })?;
         }
     }
 }
@@ -91,7 +98,12 @@ pub(crate) fn read_event(task: &TaskId, stored: &StoredEvent) -> Result<Envelope
     Ok(event)
 }
 
-async fn baselines(store: &dyn Store, task: &TaskId, at: Option<Seq>, limit: usize) -> Result<Vec<Envelope>, LoadError> {
+async fn baselines(
+    store: &dyn Store,
+    task: &TaskId,
+    at: Option<Seq>,
+    limit: usize,
+) -> Result<Vec<Envelope>, LoadError> {
     let stored = store.baselines(task, limit).await?;
     let wanted = stored.iter().filter(|stored| at.is_none_or(|at| stored.seq <= at));
     // A baseline that cannot be read will stop the fold, where its place can be named.

@@ -12,7 +12,13 @@ use crate::govern::Rules;
 use crate::host::Host;
 
 /// The plan of every call of a reply, up to the 32nd.
-pub(crate) fn plan_calls(host: &Host, definition: &Definition, rules: &Rules, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
+pub(crate) fn plan_calls(
+    host: &Host,
+    definition: &Definition,
+    rules: &Rules,
+    task: &Task,
+    blocks: &[Block],
+) -> Vec<CallPlan> {
     let calls = blocks.iter().filter_map(|block| match block {
         Block::ToolUse { args, tool, .. } => Some((tool, args)),
         Block::Text { .. } | Block::Thinking { .. } => None,

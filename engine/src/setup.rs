@@ -42,9 +42,14 @@ impl Setup {
             ContentError::Unavailable(why) => SetupError::Unavailable(why),
             error => unusable(FailureReason::ContentError, error),
         })?;
-        let definition = Definition::from_bytes(&bytes).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
+        let definition =
+            Definition::from_bytes(&bytes).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
         let rules = Rules::of(&definition).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
-        let model = host.models.model(&definition.model, content).await.map_err(|error| unusable(FailureReason::LlmError, error))?;
+        let model = host
+            .models
+            .model(&definition.model, content)
+            .await
+            .map_err(|error| unusable(FailureReason::LlmError, error))?;
         let spec = |tool: &crate::host::HostTool| {
             let declaration = tool.tool.declaration();
             ToolSpec {
@@ -59,6 +64,8 @@ impl Setup {
 
     /// The model, as the definition names it.
     pub(crate) fn model_name(&self) -> String {
-        self.definition.as_ref().map_or_else(String::new, |definition| format!("{}:{}", definition.model.provider, definition.model.name))
+        self.definition
+            .as_ref()
+            .map_or_else(String::new, |definition| format!("{}:{}", definition.model.provider, definition.model.name))
     }
 }

@@ -73,7 +73,10 @@ impl Drive {
             }
             Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
         };
-        let seen = claimed.items.last().map_or(claimed.verdict.inbox_tail, |item| item.position.max(claimed.verdict.inbox_tail));
+        let seen = claimed
+            .items
+            .last()
+            .map_or(claimed.verdict.inbox_tail, |item| item.position.max(claimed.verdict.inbox_tail));
         let mut step = Step {
             drive: &self,
             task,
@@ -177,7 +180,10 @@ impl Flight {
                 Err(error) if error.is_panic() => {
                     let words = panic_words(error.into_panic());
                     let detail = Some(format!("an adapter failed while event {action} ran: {words}"));
-                    return Happened { action, what: Err(Broken(Failure { detail, reason: FailureReason::InternalError })) };
+                    return Happened {
+                        action,
+                        what: Err(Broken(Failure { detail, reason: FailureReason::InternalError })),
+                    };
                 }
                 Err(_) => {}
             }
@@ -287,13 +293,9 @@ impl Step<'_> {
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_cancel().await;
-        let (drafted, act) = match self.decide().await {
+        let (drafted, act) = match self.decide() {
             Ok(decided) => decided,
-            Err(Undecided::Unavailable(why)) => {
-                self.drive.release(None).await;
-                return Turned::End(Ended::Unavailable(why));
-            }
-            Err(Undecided::Bug(why)) => return self.give_up(&why).await,
+            Err(bug) => return self.give_up(&bug.to_string()).await,
         };
         let Some(drafted) = drafted else {
             self.pending.clear();
@@ -352,7 +354,8 @@ impl Step<'_> {
         let cancelled = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. }));
         if cancelled && !self.flight.seqs.is_empty() {
             let ended = self.flight.wind_down(&self.drive.host).await;
-            let known = |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
+            let known =
+                |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
             self.pending.extend(ended.into_iter().filter(known));
         }
     }
@@ -364,12 +367,14 @@ impl Step<'_> {
 
     /// Puts what came back and what follows from it into a draft, up to the next thing that
     /// the outside world has to do.
-    async fn decide(&self) -> Result<(Option<Drafted>, Act), Undecided> {
+    fn decide(&self) -> Result<(Option<Drafted>, Act), RecordError> {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
         for happened in &self.pending {
             self.record(&mut draft, happened)?;
         }
-        let stop_request = self.stopping.then(|| draft.task().governance().model_action().map(|open| (open.seq, open.identity.run.clone())));
+        let stop_request = self
+            .stopping
+            .then(|| draft.task().governance().model_action().map(|open| (open.seq, open.identity.run.clone())));
         if let Some(Some((seq, run))) = stop_request
             && run == self.drive.hold.claim.run
         {
@@ -441,7 +446,12 @@ impl Step<'_> {
             let backoff = jittered(model_backoff_ms(errors + 1), task, action);
             self.drive.now().plus_millis(asked.max(backoff))
         });
-        Refusal { elapsed_ms: millis(elapsed), kind: error.kind.name().into(), message: error.message.clone(), retry_at }
+        Refusal {
+            elapsed_ms: millis(elapsed),
+            kind: error.kind.name().into(),
+            message: error.message.clone(),
+            retry_at,
+        }
     }
 
     /// Begins what the decision calls for and is not under way yet; an end hands back.
@@ -603,18 +613,6 @@ impl Step<'_> {
                 }
             }
         }
-    }
-}
-
-/// Why nothing could be decided.
-enum Undecided {
-    Unavailable(String),
-    Bug(String),
-}
-
-impl From<RecordError> for Undecided {
-    fn from(error: RecordError) -> Self {
-        Self::Bug(error.to_string())
     }
 }
 

@@ -60,7 +60,8 @@ pub fn load(event: &Envelope, bytes: &[u8]) -> Option<Task> {
     let In { lists, mut state } = from_slice(bytes).ok()?;
     state.precede_lists(lists);
     state.seal_head(event.prev);
-    let fits = *state.id() == event.task && state.head().seq == snapshot.through && snapshot.through.next() == event.seq;
+    let fits =
+        *state.id() == event.task && state.head().seq == snapshot.through && snapshot.through.next() == event.seq;
     fits.then_some(state)
 }
 

@@ -112,11 +112,26 @@ impl Draft {
     }
 
     fn with(base: (Seq, Hash), task: Task, stamp: Stamp, events: Vec<Envelope>) -> Self {
-        Self { base, stamp, task, events, blobs: Vec::new(), consumed: Vec::new(), sent: Vec::new(), children: Vec::new() }
+        Self {
+            base,
+            stamp,
+            task,
+            events,
+            blobs: Vec::new(),
+            consumed: Vec::new(),
+            sent: Vec::new(),
+            children: Vec::new(),
+        }
     }
 
     /// The append that begins a task with this first event.
-    pub(super) fn genesis(task: TaskId, actor: &str, stamp: Stamp, prev: Hash, payload: Payload) -> Result<Self, RecordError> {
+    pub(super) fn genesis(
+        task: TaskId,
+        actor: &str,
+        stamp: Stamp,
+        prev: Hash,
+        payload: Payload,
+    ) -> Result<Self, RecordError> {
         let event = Envelope {
             task,
             seq: Seq(1),

@@ -109,7 +109,8 @@ fn has_messages(inputs: &Inputs) -> bool {
 /// A waiting task: items come before a due timer.
 fn waiting(task: &Task, inputs: &Inputs) -> Next {
     let wake = task.wake();
-    let carried = |position: Position, kind: &str, key| Woken { due: None, key, kind: kind.into(), position: Some(position) };
+    let carried =
+        |position: Position, kind: &str, key| Woken { due: None, key, kind: kind.into(), position: Some(position) };
     for alternative in &wake.any {
         let mut met = inputs.items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
         let need = alternative.need.max(1) as usize;
@@ -142,7 +143,10 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
         return fail(FailureReason::LlmError, failed);
     }
     if task.runtime().interruptions >= MODEL_INTERRUPTIONS_MAX {
-        return fail(FailureReason::LlmError, "the request was cut off three times in a row before an answer was on record");
+        return fail(
+            FailureReason::LlmError,
+            "the request was cut off three times in a row before an answer was on record",
+        );
     }
     if let Some(failure) = &inputs.unusable {
         return Next::Record(Move::Fail(failure.clone()));

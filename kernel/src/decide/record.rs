@@ -7,14 +7,16 @@ use crate::body::{Blob, Body, ContentRef};
 use crate::envelope::Origin;
 use crate::event::{
     AssistantThinkingRecorded, CallEntry, CallStatus, ContextPlanComposed, DecisionKind, DecisionRecorded,
-    ExtensionRecorded, Failure, FailureReason, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin,
-    MessagesAppended, ModelFailure, RequestStatus, Role, SuspendReason, TaskCancelled, TaskCompleted, TaskFailed,
-    TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken, ToolCallDenied, ToolCallFinished, ToolCallStarted,
-    Usage,
+    ExtensionRecorded, Failure, FailureReason, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message,
+    MessageOrigin, MessagesAppended, ModelFailure, RequestStatus, Role, SuspendReason, TaskCancelled, TaskCompleted,
+    TaskFailed, TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken, ToolCallDenied, ToolCallFinished,
+    ToolCallStarted, Usage,
 };
 use crate::id::{CallId, Position, Seq};
 use crate::ledger::call_allowed_by;
-use crate::limits::{CALLS_MAX, DETAIL_BYTES_MAX, EMPTY_REPLIES_MAX, INTERNAL_ERRORS_MAX, MODEL_TRIES_MAX, SNAPSHOT_EVENTS_MIN};
+use crate::limits::{
+    CALLS_MAX, DETAIL_BYTES_MAX, EMPTY_REPLIES_MAX, INTERNAL_ERRORS_MAX, MODEL_TRIES_MAX, SNAPSHOT_EVENTS_MIN,
+};
 use crate::message::{Block, blocks_body};
 use crate::state::{ActionKind, OpenAction, Phase};
 use crate::time::Timestamp;
@@ -83,9 +85,10 @@ pub enum CallPlan {
 impl CallPlan {
     fn entry(&self) -> CallEntry {
         match self {
-            Self::Start { rule, tool, .. } => {
-                CallEntry { rule: rule.as_ref().map(|rule| clip(rule, RULE_BYTES_MAX)), tool: clip(tool, TOOL_BYTES_MAX) }
-            }
+            Self::Start { rule, tool, .. } => CallEntry {
+                rule: rule.as_ref().map(|rule| clip(rule, RULE_BYTES_MAX)),
+                tool: clip(tool, TOOL_BYTES_MAX),
+            },
             Self::Deny { tool, .. } => CallEntry { rule: None, tool: clip(tool, TOOL_BYTES_MAX) },
         }
     }
@@ -280,8 +283,15 @@ fn start_call(draft: &mut Draft, call: CallId, tool: &str, attempt: u32, args: &
 }
 
 /// Starts a call whose arguments are on record already.
-pub(super) fn start_call_with(draft: &mut Draft, call: CallId, tool: &str, attempt: u32, args: Body) -> Result<(), RecordError> {
-    let allowed = call_allowed_by(draft.task().governance(), call).ok_or_else(|| draft.misplaced("nothing allows the call"))?;
+pub(super) fn start_call_with(
+    draft: &mut Draft,
+    call: CallId,
+    tool: &str,
+    attempt: u32,
+    args: Body,
+) -> Result<(), RecordError> {
+    let allowed =
+        call_allowed_by(draft.task().governance(), call).ok_or_else(|| draft.misplaced("nothing allows the call"))?;
     let actor = alloc::format!("tool:{tool}");
     let started = ToolCallStarted { args, attempt, call, tool: tool.into() };
     draft.push(&actor, Origin::Tool, Some(allowed), started).map(|_| ())
@@ -326,7 +336,12 @@ pub fn call_outcome(draft: &mut Draft, action: Seq, outcome: CallOutcome) -> Res
     finish_call(draft, action, outcome, false)
 }
 
-pub(super) fn finish_call(draft: &mut Draft, action: Seq, outcome: CallOutcome, again: bool) -> Result<(), RecordError> {
+pub(super) fn finish_call(
+    draft: &mut Draft,
+    action: Seq,
+    outcome: CallOutcome,
+    again: bool,
+) -> Result<(), RecordError> {
     let Some(OpenAction { what: ActionKind::Call(call), .. }) = draft.task().governance().action(action) else {
         return Err(draft.misplaced("no such call is open"));
     };
@@ -336,12 +351,19 @@ pub(super) fn finish_call(draft: &mut Draft, action: Seq, outcome: CallOutcome, 
     let round = draft.task().runtime().round.as_ref();
     let tool = round.and_then(|round| round.calls.get(call.index as usize)).map_or("", |call| call.tool.as_str());
     let actor = alloc::format!("tool:{tool}");
-    let finished =
-        ToolCallFinished { again, call, elapsed_ms: outcome.elapsed_ms, output, status: outcome.status, whole: outcome.whole };
+    let finished = ToolCallFinished {
+        again,
+        call,
+        elapsed_ms: outcome.elapsed_ms,
+        output,
+        status: outcome.status,
+        whole: outcome.whole,
+    };
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
     for (plugin, kind, body) in outcome.records {
         let body = Body::text(&body, draft.blobs());
-        let record = ExtensionRecorded { body, kind: clip(&kind, WORD_BYTES_MAX), plugin: clip(&plugin, WORD_BYTES_MAX) };
+        let record =
+            ExtensionRecorded { body, kind: clip(&kind, WORD_BYTES_MAX), plugin: clip(&plugin, WORD_BYTES_MAX) };
         let actor = alloc::format!("plugin:{}", record.plugin);
         draft.push(&actor, Origin::Tool, None, record)?;
     }
@@ -354,7 +376,12 @@ pub(super) fn wake(draft: &mut Draft, woken: Woken) -> Result<(), RecordError> {
 }
 
 /// Gives every open action its outcome, so that nothing outlives the turn (CA-4, EN-6).
-pub(super) fn close_open(draft: &mut Draft, request: RequestStatus, call: CallStatus, told: &str) -> Result<(), RecordError> {
+pub(super) fn close_open(
+    draft: &mut Draft,
+    request: RequestStatus,
+    call: CallStatus,
+    told: &str,
+) -> Result<(), RecordError> {
     for open in draft.task().governance().actions.clone() {
         match open.what {
             ActionKind::Model => close_request(draft, open.seq, request)?,
@@ -374,7 +401,12 @@ pub(super) fn ended(status: CallStatus, told: &str) -> CallOutcome {
 pub(super) fn cancel(draft: &mut Draft, position: Position, items: &[InboxItem]) -> Result<(), RecordError> {
     let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     let Item::Cancel { reason } = &item.item else { return Err(draft.misplaced("the item is no cancel")) };
-    close_open(draft, RequestStatus::Cancelled, CallStatus::Cancelled, "cancelled: the task was cancelled while the call ran")?;
+    close_open(
+        draft,
+        RequestStatus::Cancelled,
+        CallStatus::Cancelled,
+        "cancelled: the task was cancelled while the call ran",
+    )?;
     snapshot_if_due(draft)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
     draft.push(&item.actor, Origin::System, None, TaskCancelled { reason })?;
@@ -407,7 +439,10 @@ fn fails_the_task(draft: &Draft, reason: FailureReason) -> bool {
     let runtime = draft.task().runtime();
     !draft.task().is_interactive()
         || match reason {
-            FailureReason::Budget | FailureReason::ContentError | FailureReason::DefinitionError | FailureReason::PluginMissing => true,
+            FailureReason::Budget
+            | FailureReason::ContentError
+            | FailureReason::DefinitionError
+            | FailureReason::PluginMissing => true,
             FailureReason::InternalError => runtime.internal_errors + 1 >= INTERNAL_ERRORS_MAX,
             FailureReason::LlmError | FailureReason::LlmTruncated => false,
         }
@@ -419,8 +454,14 @@ fn fails_the_task(draft: &Draft, reason: FailureReason) -> bool {
 /// # Errors
 /// When something cannot be recorded.
 pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<(), RecordError> {
-    close_open(draft, RequestStatus::Cancelled, CallStatus::Cancelled, "cancelled: the turn failed while the call ran")?;
-    let failure = Failure { detail: failure.detail.map(|detail| clip(&detail, DETAIL_BYTES_MAX)), reason: failure.reason };
+    close_open(
+        draft,
+        RequestStatus::Cancelled,
+        CallStatus::Cancelled,
+        "cancelled: the turn failed while the call ran",
+    )?;
+    let failure =
+        Failure { detail: failure.detail.map(|detail| clip(&detail, DETAIL_BYTES_MAX)), reason: failure.reason };
     if fails_the_task(draft, failure.reason) {
         join(draft, items)?;
         snapshot_if_due(draft)?;

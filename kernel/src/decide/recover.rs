@@ -36,10 +36,17 @@ pub fn settle_orphan(draft: &mut Draft, action: Seq, orphan: Orphan) -> Result<(
     let begun = round.and_then(|round| round.calls.get(call.index as usize)).cloned();
     let begun = begun.ok_or_else(|| draft.misplaced("the call is of no round"))?;
     match orphan {
-        Orphan::Found(outcome) => finish_call(draft, action, CallOutcome { status: CallStatus::Recovered, ..outcome }, false),
+        Orphan::Found(outcome) => {
+            finish_call(draft, action, CallOutcome { status: CallStatus::Recovered, ..outcome }, false)
+        }
         Orphan::RetrySafe if begun.starts < TOOL_STARTS_MAX => {
             let args = begun.args.ok_or_else(|| draft.misplaced("the call was never started"))?;
-            finish_call(draft, action, ended(CallStatus::Interrupted, "the worker was lost; the call runs again"), true)?;
+            finish_call(
+                draft,
+                action,
+                ended(CallStatus::Interrupted, "the worker was lost; the call runs again"),
+                true,
+            )?;
             start_call_with(draft, call, &begun.tool, begun.starts + 1, args)
         }
         Orphan::RetrySafe | Orphan::Lost => finish_call(draft, action, ended(CallStatus::Unknown, UNKNOWN), false),

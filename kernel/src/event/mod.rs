@@ -6,6 +6,7 @@
 
 mod context;
 mod governance;
+mod refs;
 mod runtime;
 mod task;
 

@@ -87,9 +87,9 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::TaskSuspended(suspended) if !suspended.wake.fits() => Err("a wake has at most 8 alternatives"),
         Payload::TaskSuspended(_) => working.then_some(()).ok_or("only a ready or running task suspends"),
         Payload::TaskWoken(_) => (task.status == Status::Waiting).then_some(()).ok_or("only a waiting task wakes"),
-        Payload::TaskSnapshot(snapshot) => {
-            (snapshot.through.next() == event.seq).then_some(()).ok_or("a snapshot is of the state before its own event")
-        }
+        Payload::TaskSnapshot(snapshot) => (snapshot.through.next() == event.seq)
+            .then_some(())
+            .ok_or("a snapshot is of the state before its own event"),
         Payload::TaskRewound(rewound) => (rewound.to_seq < event.seq).then_some(()).ok_or("a rewind goes back"),
         Payload::StepAttemptAbandoned(sealed) => {
             (sealed.from_seq < event.seq).then_some(()).ok_or("an attempt begins before its seal")

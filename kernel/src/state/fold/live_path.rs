@@ -79,6 +79,12 @@ impl Folder {
         Ok(())
     }
 
+    /// Seals the state so far for a snapshot: `take` may write sealed segments down, which
+    /// changes no byte of the state; none before the first event.
+    pub(crate) fn seal<T>(&mut self, take: impl FnOnce(&mut Task) -> T) -> Option<T> {
+        self.task.as_mut().map(take)
+    }
+
     /// The state so far; none before the first event.
     pub fn task(&self) -> Option<&Task> {
         self.task.as_ref()

@@ -5,8 +5,8 @@ use alloc::{string::ToString, vec::Vec};
 use crate::body::Body;
 use crate::envelope::Envelope;
 use crate::event::{
-    CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload, RequestStatus, Role, SubtaskStatus,
-    Usage,
+    CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload, RequestStatus, Role,
+    SubtaskStatus, Usage,
 };
 use crate::id::CallId;
 use crate::state::{CallResult, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState};
@@ -96,7 +96,8 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
         Payload::TaskSuspended(suspended)
             if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() =>
         {
-            let internal = suspended.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::InternalError);
+            let internal =
+                suspended.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::InternalError);
             state.internal_errors = if internal { state.internal_errors + 1 } else { 0 };
             end_turn(state);
         }

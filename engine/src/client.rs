@@ -1,0 +1,398 @@
+//! Everything a person or program does to tasks from outside.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
+use plica_kernel::decide::{Birth, Drafted, Stamp, born};
+use plica_kernel::event::TaskCreated;
+use plica_kernel::id::{DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
+use plica_kernel::message::Block;
+use plica_kernel::state::{Entry, ResultStatus, Task};
+use plica_kernel::time::Timestamp;
+use plica_kernel::wake::Item;
+use plica_ports::store::{
+    Created, Delivered, Facts, NewTask, Page, Row, StoreError, StoredEvent, TaskFilter, rules::fingerprint,
+};
+use plica_ports::{ContentError, ContentStore, Definition, Store};
+
+use crate::compose::{ComposeError, blocks_of, text_of};
+use crate::error::{ClientError, LoadError};
+use crate::load::{LoadOptions, load};
+use crate::verify::Verdict;
+
+/// Characters of a goal that the row keeps for lists.
+const GOAL_SHOWN: usize = 200;
+/// Priority class of a task that asks for none.
+const PRIORITY: u8 = 2;
+
+/// A task to be submitted.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Who asks.
+    pub actor: String,
+    /// The agent.
+    pub definition: Definition,
+    /// Bodies that the definition cites: scripts, subagents.
+    pub blobs: Vec<Blob>,
+    /// What to do.
+    pub goal: String,
+    /// Makes the submission idempotent.
+    pub key: Option<DedupKey>,
+    /// Free labels.
+    pub labels: BTreeMap<String, String>,
+    /// Not to be claimed before this time.
+    pub not_before: Option<Timestamp>,
+    /// The queue, if not the definition's.
+    pub queue: Option<Queue>,
+    /// Priority class, 0 first; 2 unless given.
+    pub priority: Option<u8>,
+}
+
+impl Submission {
+    /// A submission of `goal` to an agent that cites nothing else.
+    pub fn new(definition: Definition, goal: impl Into<String>) -> Self {
+        Self {
+            actor: "user".into(),
+            definition,
+            blobs: Vec::new(),
+            goal: goal.into(),
+            key: None,
+            labels: BTreeMap::new(),
+            not_before: None,
+            queue: None,
+            priority: None,
+        }
+    }
+}
+
+/// One thing said in a conversation, for people to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// A message.
+    Message {
+        /// `user`, `assistant` or `system`.
+        role: String,
+        /// Its text.
+        text: String,
+        /// The calls it makes: tool and arguments.
+        calls: Vec<(String, String)>,
+    },
+    /// The result of a call.
+    Result {
+        /// The call's id.
+        call: String,
+        /// How it ended.
+        status: ResultStatus,
+        /// What the model was told.
+        output: String,
+    },
+}
+
+/// Does to tasks what people and programs do from outside; works on any store, with or
+/// without a worker alive.
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    content: Option<Arc<dyn ContentStore>>,
+}
+
+impl Client {
+    /// A client of a store that keeps content too.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, content: None }
+    }
+
+    /// A client whose bodies live in a content store of their own.
+    pub fn with_content(store: Arc<dyn Store>, content: Arc<dyn ContentStore>) -> Self {
+        Self { store, content: Some(content) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn content(&self) -> Result<&dyn ContentStore, ContentError> {
+        match &self.content {
+            Some(content) => Ok(&**content),
+            None => self.store.content().ok_or_else(|| ContentError::Unavailable("the store keeps no content".into())),
+        }
+    }
+
+    /// Creates a task; it runs once a worker claims it.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; nothing is created then, unless the error says that this is
+    /// unknown.
+    pub async fn submit(&self, submission: Submission) -> Result<Created, ClientError> {
+        let ledger = self.store.ledger().await?;
+        let now = self.store.now().await?;
+        let definition = Blob::new(MEDIA_DEFINITION, submission.definition.to_bytes()?);
+        let queue =
+            submission.queue.clone().or_else(|| submission.definition.queue.clone()).unwrap_or_else(Queue::main);
+        let priority = submission.priority.unwrap_or(PRIORITY);
+        let print = self.fingerprint(&submission, &definition.reference, &queue, priority);
+        let id = new_task_id();
+        let created = TaskCreated {
+            agent: submission.definition.name.clone(),
+            budget: submission.definition.budget,
+            call: None,
+            definition: definition.reference.clone(),
+            depth: 0,
+            goal: Body::default(),
+            interactive: submission.definition.interactive,
+            key: submission.key.clone(),
+            labels: submission.labels.clone(),
+            ledger,
+            not_before: submission.not_before,
+            parent: None,
+            priority,
+            queue: queue.clone(),
+        };
+        let facts = Facts {
+            agent: created.agent.clone(),
+            goal: submission.goal.chars().take(GOAL_SHOWN).collect(),
+            parent: None,
+            queue,
+            priority,
+            labels: submission.labels,
+            not_before: submission.not_before,
+            created_at: now,
+        };
+        let mut blobs = submission.blobs;
+        blobs.push(definition);
+        let birth = Birth { id: id.clone(), actor: submission.actor, goal: submission.goal, created, blobs };
+        let drafted = born(birth, Stamp { now, epoch: Epoch(0), run: new_run_id() })?;
+        let mut task = new_task(drafted, facts);
+        task.key = submission.key.map(|key| (key, print));
+        if let Some(content) = &self.content {
+            for blob in std::mem::take(&mut task.blobs) {
+                content.put(&blob).await?;
+            }
+        }
+        Ok(self.store.create(task).await?)
+    }
+
+    fn fingerprint(
+        &self,
+        submission: &Submission,
+        definition: &ContentRef,
+        queue: &Queue,
+        priority: u8,
+    ) -> plica_kernel::canonical::Hash {
+        let labels = format!("{:?}", submission.labels);
+        let not_before = submission.not_before.map(|time| time.to_string()).unwrap_or_default();
+        fingerprint(&[
+            submission.goal.as_bytes(),
+            definition.sha256.as_bytes(),
+            queue.as_str().as_bytes(),
+            &[priority],
+            labels.as_bytes(),
+            not_before.as_bytes(),
+        ])
+    }
+
+    /// Tasks whose id is, or begins with, `text`; an exact id wins.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn find(&self, text: &str) -> Result<Vec<Row>, ClientError> {
+        if let Ok(id) = TaskId::new(text)
+            && let Some(row) = self.store.row(&id).await?
+        {
+            return Ok(vec![row]);
+        }
+        let filter = TaskFilter { prefix: Some(text.to_owned()), ..TaskFilter::default() };
+        Ok(self.store.tasks(&filter, &Page::first(20)).await?)
+    }
+
+    /// The newest task, if there is one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn newest(&self) -> Result<Option<Row>, ClientError> {
+        Ok(self.store.tasks(&TaskFilter::default(), &Page::first(1)).await?.pop())
+    }
+
+    /// The row of a task.
+    ///
+    /// # Errors
+    /// When there is none, or the store cannot be read.
+    pub async fn row(&self, task: &TaskId) -> Result<Row, ClientError> {
+        Ok(self.store.row(task).await?.ok_or_else(|| StoreError::UnknownTask(task.clone()))?)
+    }
+
+    /// Rows that match, newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list(&self, filter: &TaskFilter, page: &Page) -> Result<Vec<Row>, ClientError> {
+        Ok(self.store.tasks(filter, page).await?)
+    }
+
+    /// The state of a task, whole, as of any seq (SN-6).
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub async fn state(&self, task: &TaskId, at: Option<Seq>, ignore_snapshots: bool) -> Result<Task, ClientError> {
+        let options = LoadOptions { at, ignore_snapshots, whole: true };
+        let content = self.content()?;
+        match load(&*self.store, content, task, options).await {
+            // A snapshot whose segments are gone is slower, never wrong (SN-2).
+            Err(LoadError::Content { .. }) if !ignore_snapshots => {
+                Ok(load(&*self.store, content, task, LoadOptions { ignore_snapshots: true, ..options }).await?)
+            }
+            loaded => Ok(loaded?),
+        }
+    }
+
+    /// Stored events from `from` on, at most `limit`, as their exact bytes.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn events(&self, task: &TaskId, from: Seq, limit: usize) -> Result<Vec<StoredEvent>, ClientError> {
+        Ok(self.store.read(task, from, limit).await?)
+    }
+
+    /// Returns when the task has events after `after`, or after `timeout`; says whether it has.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn watch(&self, task: &TaskId, after: Seq, timeout: Duration) -> Result<bool, ClientError> {
+        Ok(self.store.watch(task, after, Position(u64::MAX), timeout).await?)
+    }
+
+    /// The whole text of a body.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub async fn text(&self, task: &TaskId, body: &Body) -> Result<String, ClientError> {
+        text_of(body, self.content()?).await.map_err(|error| text_error(task, &error))
+    }
+
+    /// The conversation, for people to read.
+    ///
+    /// # Errors
+    /// When the state or some content cannot be had.
+    pub async fn messages(&self, task: &TaskId) -> Result<Vec<Said>, ClientError> {
+        let state = self.state(task, None, false).await?;
+        let content = self.content()?;
+        let mut said = Vec::new();
+        for entry in state.runtime().messages.iter() {
+            match entry {
+                Entry::Message(message) => {
+                    let blocks = blocks_of(&message.blocks, content).await.map_err(|error| text_error(task, &error))?;
+                    said.push(say(format!("{:?}", message.role).to_lowercase(), &blocks));
+                }
+                Entry::Results(results) => {
+                    for (index, result) in results.results.iter().enumerate() {
+                        let output = self.text(task, &result.output).await?;
+                        said.push(Said::Result {
+                            call: format!("{}.{index}", results.decision),
+                            status: result.status,
+                            output,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(said)
+    }
+
+    /// Delivers an item to a task's inbox; durable when it returns. Without a key each call
+    /// delivers anew.
+    ///
+    /// # Errors
+    /// When the task takes no such item, or the store cannot be written.
+    pub async fn deliver(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        item: &Item,
+        key: Option<DedupKey>,
+    ) -> Result<Delivered, ClientError> {
+        let key = key.unwrap_or_else(new_key);
+        Ok(self.store.deliver(task, actor, item, &key).await?)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn send(&self, task: &TaskId, actor: &str, text: impl Into<String>) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn cancel(&self, task: &TaskId, actor: &str, reason: Option<String>) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Cancel { reason }, None).await
+    }
+
+    /// Verifies a task and adds what was found to `verdict`.
+    ///
+    /// # Errors
+    /// When the store cannot be read or has no such task; a broken log is no error.
+    pub async fn verify(&self, task: &TaskId, verdict: &mut Verdict) -> Result<(), ClientError> {
+        Ok(verdict.check(&*self.store, self.content()?, task).await?)
+    }
+
+    /// Whether a worker is alive that might take the task.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn has_worker(&self, queue: &Queue) -> Result<bool, ClientError> {
+        let workers = self.store.workers().await?;
+        Ok(workers.iter().any(|worker| worker.queues.is_empty() || worker.queues.contains(queue)))
+    }
+}
+
+fn text_error(task: &TaskId, error: &ComposeError) -> ClientError {
+    ClientError::Text { task: task.clone(), rule: error.to_string() }
+}
+
+fn say(role: String, blocks: &[Block]) -> Said {
+    let mut text = String::new();
+    let mut calls = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Text { text: part } => text.push_str(part),
+            Block::ToolUse { args, tool, .. } => calls.push((tool.clone(), args.clone())),
+            Block::Thinking { .. } => {}
+        }
+    }
+    Said::Message { role, text, calls }
+}
+
+/// A new task as a store takes it.
+pub(crate) fn new_task(drafted: Drafted, facts: Facts) -> NewTask {
+    NewTask {
+        id: drafted.task.id().clone(),
+        row: drafted.task.projection(),
+        events: drafted.events,
+        blobs: drafted.blobs,
+        facts,
+        key: None,
+    }
+}
+
+/// UUIDv7 text is a valid id of every kind: 36 characters without white space.
+fn uuid_text() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+fn new_task_id() -> TaskId {
+    TaskId::new(uuid_text()).expect("UUID text is a valid id")
+}
+
+fn new_run_id() -> RunId {
+    RunId::new(uuid_text()).expect("UUID text is a valid id")
+}
+
+fn new_key() -> DedupKey {
+    DedupKey::new(uuid_text()).expect("UUID text is a valid id")
+}

@@ -1,0 +1,327 @@
+//! The resident worker: claims tasks, drives each, keeps their leases.
+
+use std::collections::BTreeMap;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use std::time::Duration;
+
+use plica_kernel::id::{Queue, TaskId};
+use plica_kernel::limits::{NEWER_VERSION_REST_MS, UNAVAILABLE_MAX_MS};
+use plica_kernel::row::Status;
+use plica_ports::store::{ClaimError, ClaimRequest, Claimed, Outlook, StoreError, Worker as WorkerIdentity};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::act::millis;
+use crate::error::WorkerError;
+use crate::heartbeat::{Hold, Holds};
+use crate::host::Host;
+use crate::step::{Drive, Ended};
+
+/// How often held tasks' inboxes are looked at: a cancel reaches its holder within a second.
+const GLANCE: Duration = Duration::from_millis(250);
+/// Longest wait for work before looking again.
+const POLL: Duration = Duration::from_secs(1);
+/// Wait after the store was unavailable.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Tells a worker to stop: it begins nothing new, lets calls end, hands its claims back.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(CancellationToken);
+
+impl Stop {
+    /// One that nobody has said yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says it.
+    pub fn stop(&self) {
+        self.0.cancel();
+    }
+}
+
+/// How a worker works.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// Who it is.
+    pub identity: WorkerIdentity,
+    /// The queues it serves; empty means every queue.
+    pub queues: Vec<Queue>,
+    /// How long a claim holds unless renewed; it is renewed every third of that.
+    pub lease: Duration,
+    /// Tasks at once.
+    pub concurrency: usize,
+    /// Ends when nothing in its queues runs and nothing will become claimable by itself.
+    pub until_idle: bool,
+    /// Drives this task and no other, to its end or until it waits for someone.
+    pub only: Option<TaskId>,
+}
+
+/// A worker on a host.
+pub struct Worker {
+    host: Arc<Host>,
+    options: WorkerOptions,
+}
+
+/// What the loop keeps beside its options.
+struct Running {
+    holds: Arc<Holds>,
+    tasks: JoinSet<(TaskId, Ended)>,
+    /// Tasks that only a newer version can read, and until when they are left alone.
+    left_alone: BTreeMap<TaskId, Duration>,
+    /// Milliseconds on the worker's clock of the last committed append, or of its start.
+    progress: Arc<AtomicU64>,
+    unavailable: Option<String>,
+}
+
+impl Worker {
+    /// A worker on `host`.
+    pub fn new(host: Arc<Host>, options: WorkerOptions) -> Self {
+        Self { host, options }
+    }
+
+    /// Works until it is told to stop; with `until_idle` or `only` until there is nothing left
+    /// to do.
+    ///
+    /// # Errors
+    /// When the store cannot be used at all, or (with `until_idle` or `only`) when 30 s passed
+    /// without a committed append because it was unavailable (ST-10).
+    pub async fn run(&self, stop: Stop) -> Result<(), WorkerError> {
+        let mut running = Running {
+            holds: Arc::new(Holds::default()),
+            tasks: JoinSet::new(),
+            left_alone: BTreeMap::new(),
+            progress: Arc::new(AtomicU64::new(self.clock_ms())),
+            unavailable: None,
+        };
+        self.register().await;
+        let mut heart = JoinSet::new();
+        heart.spawn(beat(self.host.clone(), running.holds.clone(), self.options.clone()));
+        let ended = self.work(&mut running, &stop).await;
+        // Whatever ended the loop, what is still held is handed back before the heart stops.
+        stop.0.cancel();
+        while running.tasks.join_next().await.is_some() {}
+        heart.abort_all();
+        if let Err(error) = self.host.store.deregister(&self.options.identity).await {
+            tracing::debug!(%error, "the worker could not be deregistered");
+        }
+        ended
+    }
+
+    async fn register(&self) {
+        let options = &self.options;
+        if let Err(error) = self.host.store.register(&options.identity, &options.queues, options.lease).await {
+            tracing::warn!(%error, "the worker could not be registered");
+        }
+    }
+
+    fn clock_ms(&self) -> u64 {
+        millis(self.host.clock.monotonic())
+    }
+
+    async fn work(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
+        loop {
+            self.reap(running);
+            if stop.0.is_cancelled() {
+                return Ok(());
+            }
+            match self.claim(running, stop).await {
+                Ok(0) => {}
+                Ok(_) => continue,
+                Err(why) => self.note_unavailable(running, why)?,
+            }
+            if running.tasks.is_empty() && running.unavailable.is_none() && self.is_done(running).await? {
+                return Ok(());
+            }
+            self.wait(running, stop).await?;
+        }
+    }
+
+    /// Takes in the tasks that ended.
+    fn reap(&self, running: &mut Running) {
+        while let Some(joined) = running.tasks.try_join_next() {
+            self.ended(running, joined);
+        }
+    }
+
+    fn ended(&self, running: &mut Running, joined: Result<(TaskId, Ended), tokio::task::JoinError>) {
+        match joined {
+            Ok((task, Ended::NewerVersion)) => {
+                let until = self.host.clock.monotonic() + Duration::from_millis(NEWER_VERSION_REST_MS);
+                running.left_alone.insert(task, until);
+            }
+            Ok((_, Ended::Unavailable(why))) => running.unavailable = Some(why),
+            Ok((_, Ended::HandedBack | Ended::Lost)) => {}
+            Err(error) => tracing::error!(%error, "a step broke off: its lease will end the claim"),
+        }
+    }
+
+    /// Claims what there is room for and starts to drive it; says how many.
+    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, String> {
+        let room = self.options.concurrency.saturating_sub(running.tasks.len());
+        if room == 0 {
+            return Ok(0);
+        }
+        let now = self.host.clock.monotonic();
+        running.left_alone.retain(|_, until| *until > now);
+        let request = ClaimRequest {
+            worker: self.options.identity.clone(),
+            queues: self.options.queues.clone(),
+            lease: self.options.lease,
+            max: room,
+            task: self.options.only.clone(),
+            except: running.left_alone.keys().cloned().collect(),
+        };
+        let sent = self.host.clock.monotonic();
+        let claimed = match self.host.store.claim(&request).await {
+            Ok(claimed) => claimed,
+            Err(ClaimError::CommitUnknown(why)) => {
+                tracing::warn!(why, "fate of a claim unknown: asking what is held");
+                self.adopt_own().await.map_err(|error| error.to_string())?
+            }
+            Err(ClaimError::Store(error)) => return Err(error.to_string()),
+        };
+        running.unavailable = None;
+        let count = claimed.len();
+        for one in claimed {
+            self.start(running, stop, one, sent);
+        }
+        Ok(count)
+    }
+
+    /// Takes up what the store thinks this instance holds (ST-9). What it really holds it
+    /// loses by that, and claims again.
+    async fn adopt_own(&self) -> Result<Vec<Claimed>, ClaimError> {
+        let mut adopted = Vec::new();
+        for task in self.host.store.held_by(&self.options.identity).await? {
+            adopted.extend(self.host.store.adopt(&self.options.identity, &task, self.options.lease).await?);
+        }
+        Ok(adopted)
+    }
+
+    fn start(&self, running: &mut Running, stop: &Stop, claimed: Claimed, sent: Duration) {
+        let hold = Arc::new(Hold::new(&claimed, sent, self.host.clock.monotonic(), self.options.lease));
+        running.holds.add(hold.clone());
+        let progress = running.progress.clone();
+        let clock = self.host.clock.clone();
+        let drive = Drive {
+            host: self.host.clone(),
+            hold,
+            lease: self.options.lease,
+            stop: stop.0.clone(),
+            progress: Arc::new(move || progress.store(millis(clock.monotonic()), Ordering::Release)),
+        };
+        let holds = running.holds.clone();
+        let task = claimed.claim.task.clone();
+        running.tasks.spawn(async move {
+            let claim = claimed.claim.clone();
+            tracing::debug!(task = %claim.task, epoch = %claim.epoch, "claimed");
+            let ended = drive.run(claimed).await;
+            holds.remove(&claim);
+            (task, ended)
+        });
+    }
+
+    /// The store cannot be reached: a resident worker goes on trying, any other gives up once
+    /// 30 s have passed without a committed append (ST-10).
+    fn note_unavailable(&self, running: &mut Running, why: String) -> Result<(), WorkerError> {
+        tracing::warn!(why, "the store cannot be reached");
+        running.unavailable = Some(why);
+        self.check_patience(running)
+    }
+
+    fn check_patience(&self, running: &Running) -> Result<(), WorkerError> {
+        let Some(why) = &running.unavailable else { return Ok(()) };
+        let silent = self.clock_ms().saturating_sub(running.progress.load(Ordering::Acquire));
+        let resident = !self.options.until_idle && self.options.only.is_none();
+        if resident || silent < UNAVAILABLE_MAX_MS {
+            return Ok(());
+        }
+        Err(WorkerError::Unavailable { seconds: silent / 1000, last: why.clone() })
+    }
+
+    /// Whether there is nothing left to do, here or by itself later.
+    async fn is_done(&self, running: &Running) -> Result<bool, WorkerError> {
+        if let Some(task) = &self.options.only {
+            return Ok(self.is_at_rest(task).await?);
+        }
+        if !self.options.until_idle {
+            return Ok(false);
+        }
+        let Outlook { held, next, now } = match self.host.store.outlook(&self.options.queues).await {
+            Err(StoreError::Unavailable(_)) => return Ok(false),
+            outlook => outlook?,
+        };
+        // What is due and was not handed out just now is among the tasks left alone.
+        let nothing_to_come = next.is_none_or(|due| due <= now && !running.left_alone.is_empty());
+        Ok(held == 0 && nothing_to_come)
+    }
+
+    /// Whether a task is over, blocked, or waits for someone.
+    async fn is_at_rest(&self, task: &TaskId) -> Result<bool, StoreError> {
+        let Some(row) = self.host.store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
+        let still = row.holder.is_none() && row.claimable_at.is_none();
+        let rests =
+            row.projection.status.is_over() || row.projection.status == Status::Waiting || row.blocked.is_some();
+        Ok(still && rests)
+    }
+
+    /// Waits until a task ended, something may have become claimable, or it is to stop.
+    async fn wait(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
+        let room = running.tasks.len() < self.options.concurrency;
+        let unavailable = running.unavailable.is_some();
+        let store = &self.host.store;
+        let clock = &self.host.clock;
+        let work = async {
+            if unavailable {
+                clock.sleep(PAUSE).await;
+                return Ok(());
+            }
+            if !room {
+                std::future::pending::<()>().await;
+            }
+            store.wait_claimable(&self.options.queues, POLL).await
+        };
+        let joined = tokio::select! {
+            Some(joined) = running.tasks.join_next() => Some(joined),
+            () = stop.0.cancelled() => None,
+            waited = work => {
+                if let Err(StoreError::Unavailable(why)) = waited {
+                    running.unavailable = Some(why);
+                    clock.sleep(PAUSE).await;
+                }
+                None
+            }
+        };
+        if let Some(joined) = joined {
+            self.ended(running, joined);
+        }
+        self.check_patience(running)
+    }
+}
+
+/// The worker's heart: glances at inboxes, renews leases every third of their length, gives up
+/// what this worker's own clock says is over.
+async fn beat(host: Arc<Host>, holds: Arc<Holds>, options: WorkerOptions) {
+    let every = options.lease / 3;
+    let mut renewed = host.clock.monotonic();
+    loop {
+        host.clock.sleep(GLANCE.min(every / 2)).await;
+        let now = host.clock.monotonic();
+        if now.saturating_sub(renewed) >= every {
+            match holds.renew(&*host.store, &*host.clock, options.lease).await {
+                Ok(()) => renewed = now,
+                Err(error) => tracing::warn!(%error, "leases could not be renewed: trying again"),
+            }
+            if let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await {
+                tracing::debug!(%error, "the worker could not say that it is alive");
+            }
+        } else if let Err(error) = holds.glance(&*host.store).await {
+            tracing::debug!(%error, "inboxes could not be looked at");
+        }
+        holds.expire(host.clock.monotonic());
+    }
+}

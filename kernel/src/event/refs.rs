@@ -1,0 +1,56 @@
+//! Which content an event cites.
+
+use alloc::vec::Vec;
+
+use super::Payload;
+use crate::body::{Body, ContentRef};
+
+impl Payload {
+    /// Every content reference of the payload, in no particular order.
+    pub fn references(&self) -> Vec<&ContentRef> {
+        fn of(body: &Body) -> Vec<&ContentRef> {
+            body.reference().into_iter().collect()
+        }
+        fn maybe(body: Option<&Body>) -> Vec<&ContentRef> {
+            body.map(of).unwrap_or_default()
+        }
+        match self {
+            Self::TaskCreated(created) => [of(&created.goal), [&created.definition].into()].concat(),
+            Self::MessagesAppended(appended) => {
+                appended.messages.iter().flat_map(|message| of(&message.blocks)).collect()
+            }
+            Self::ContextPlanComposed(plan) => plan.refs.iter().chain([&plan.definition]).collect(),
+            Self::LLMRequestFinished(finished) => finished.reply.iter().chain(maybe(finished.extra.as_ref())).collect(),
+            Self::AssistantThinkingRecorded(thinking) => of(&thinking.blocks),
+            Self::DecisionRecorded(decision) => maybe(decision.answer.as_ref()),
+            Self::TaskStatePatched(patched) => {
+                [maybe(patched.patch.goal.as_ref()), maybe(patched.patch.todos.as_ref())].concat()
+            }
+            Self::ToolCallStarted(started) => of(&started.args),
+            Self::ToolCallFinished(finished) => finished.whole.iter().chain(of(&finished.output)).collect(),
+            Self::ToolCallDenied(denied) => of(&denied.reason),
+            Self::ApprovalRequested(asked) => of(&asked.args),
+            Self::ApprovalResolved(ruling) => maybe(ruling.reason.as_ref()),
+            Self::QuestionAsked(asked) => of(&asked.question),
+            Self::QuestionAnswered(answered) => of(&answered.answer),
+            Self::SubtaskSpawned(spawned) => [of(&spawned.goal), [&spawned.definition].into()].concat(),
+            Self::SubtaskCompleted(done) => of(&done.answer),
+            Self::TaskSuspended(suspended) => maybe(suspended.answer.as_ref()),
+            Self::TaskSnapshot(snapshot) => [&snapshot.state_ref].into(),
+            Self::LateResultRecorded(late) => of(&late.output),
+            Self::ExtensionRecorded(record) => of(&record.body),
+            Self::TaskCompleted(completed) => of(&completed.answer),
+            Self::TaskForked(_)
+            | Self::LLMRequestStarted(_)
+            | Self::LLMRetryScheduled(_)
+            | Self::TaskWoken(_)
+            | Self::TurnInterrupted(_)
+            | Self::TaskRewound(_)
+            | Self::StepAttemptAbandoned(_)
+            | Self::ConversationClosed(_)
+            | Self::ConversationReopened(_)
+            | Self::TaskFailed(_)
+            | Self::TaskCancelled(_) => Vec::new(),
+        }
+    }
+}
