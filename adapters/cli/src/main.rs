@@ -3,5 +3,7 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "the verbs are carried out by the engine's client"))]
 
 mod agent;
+mod args;
+mod render;
 
 fn main() {}
