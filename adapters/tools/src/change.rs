@@ -202,3 +202,26 @@ fn keep_owner(file: &File, owner: (u32, u32)) -> io::Result<()> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Parents;
+
+    #[test]
+    fn to_5_a_change_that_is_called_off_leaves_the_file_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.txt"), "old").expect("a file");
+        let workspace = Workspace::open(folder.path()).expect("a workspace");
+        let place = workspace.place("a.txt", Parents::Exist).expect("a place");
+        let temp = TempName { prefix: ".plica-0-".to_string(), name: ".plica-0-1-1.tmp".to_string() };
+        let cancel = Cancel::default();
+        cancel.cancel();
+        let result = replace(&workspace, "a.txt", &place, b"new", None, &temp, &cancel);
+        assert_eq!(result, Err(Fault::Stopped));
+        let names: Vec<_> =
+            place.parent.entries().expect("names").map(|entry| entry.expect("a name").file_name()).collect();
+        assert_eq!(names, ["a.txt"]);
+        assert_eq!(std::fs::read(folder.path().join("a.txt")).expect("the file"), b"old");
+    }
+}

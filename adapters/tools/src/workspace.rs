@@ -108,7 +108,7 @@ impl Workspace {
     }
 
     /// The place of a file that is there or shall be; folders that are missing on the way are
-    /// made when `make_parents` says so.
+    /// made when `parents` says so.
     pub(crate) fn place(&self, given: &str, parents: Parents) -> Result<Place, PathError> {
         let folder = || PathError::Folder { path: given.to_string() };
         if given.ends_with('/') {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plica_ports::{Tool, ToolError};
 use plica_tools::Bash;
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,17 @@ async fn to_5_background_output_that_never_ends_does_not_hold_the_call() {
     let scene = Scene::new();
     let output = scene.call(&Bash::default(), json!({"command": "yes & echo $!; exit 0"})).await.unwrap();
     assert!(output.text.contains("y\ny\n"));
+}
+
+/// What leaves the group is out of reach, but it must not hold the call either.
+#[tokio::test]
+async fn to_5_what_leaves_the_group_does_not_hold_the_call() {
+    let scene = Scene::new();
+    let bash = Bash::default();
+    let call = scene.call(&bash, json!({"command": "setsid sleep 1000 & echo $!"}));
+    let output = tokio::time::timeout(Duration::from_secs(60), call).await.unwrap().unwrap();
+    let left = Pid::from_raw(output.text.trim().parse().unwrap()).unwrap();
+    kill_process(left, Signal::KILL).unwrap();
 }
 
 #[tokio::test]
