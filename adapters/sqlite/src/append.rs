@@ -2,15 +2,16 @@
 
 use plica_kernel::body::Blob;
 use plica_kernel::envelope::SealedEvent;
-use plica_kernel::id::Position;
-use plica_ports::store::rules::{check_append, claimable_at, is_woken};
+use plica_kernel::id::{Position, Seq, TaskId};
+use plica_kernel::row::Status;
+use plica_ports::store::rules::{LockedRow, Standing, check_append, claimable_at, is_woken};
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimAfter, Conflict, CreateError, Created, NewTask, StoreError, Verdict,
 };
 use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
-use crate::rows::{Record, hash, int, to_json, untaken};
+use crate::rows::{Record, hash, id, int, to_json, untaken};
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
 
@@ -20,16 +21,11 @@ pub(crate) fn append(tx: &Tx<'_>, claim: &Claim, batch: &Batch) -> Result<Append
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(batch.task.clone()).into()))?;
     check_append(&record.locked, claim, batch, tx.now).map_err(|conflict| Fail::Refused(conflict.into()))?;
     for child in &batch.children {
-        if is_taken(tx, child)? {
-            return Err(Fail::Refused(
-                Conflict::RevisionConflict {
-                    task: batch.task.clone(),
-                    expected: batch.after,
-                    seq: record.locked.seq,
-                    hash: record.locked.hash,
-                }
-                .into(),
-            ));
+        // Someone else wrote what this writer is about to write.
+        if let Some(there) = Record::find(tx.conn, &child.id)? {
+            let LockedRow { seq, hash, .. } = there.locked;
+            let conflict = Conflict::RevisionConflict { task: child.id.clone(), expected: Seq(0), seq, hash };
+            return Err(Fail::Refused(conflict.into()));
         }
         insert_task(tx, child)?;
     }
@@ -52,7 +48,7 @@ pub(crate) fn append(tx: &Tx<'_>, claim: &Claim, batch: &Batch) -> Result<Append
 fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<bool> {
     let row = &batch.row;
     let sql = "UPDATE tasks SET seq = ?2, hash = ?3, status = ?4, wake = ?5, closed = ?6, updated_at = ?7, \
-               idle_claims = 0, counted = 0, rest_until = NULL WHERE key = ?1";
+               idle_claims = 0, rest_until = NULL WHERE key = ?1";
     tx.conn.prepare_cached(sql)?.execute((
         record.key,
         int(row.seq.0),
@@ -76,7 +72,7 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
     };
     let after =
         Record { status: row.status, wake: row.wake.clone(), locked: record.locked.clone(), instance: None, ..*record };
-    let woken = !matches!(row.status, plica_kernel::row::Status::Ready | plica_kernel::row::Status::Running)
+    let woken = !matches!(row.status, Status::Ready | Status::Running)
         && is_woken(row.status, &row.wake, &untaken(tx.conn, record.key, Position(0))?);
     let due = claimable_at(&after.unheld(woken, not_before), tx.now);
     lease::let_go(tx, record.key, due)?;
@@ -118,9 +114,7 @@ pub(crate) fn create(tx: &Tx<'_>, task: &NewTask) -> Result<Created, Fail<Create
         let first = tx
             .conn
             .prepare_cached(sql)?
-            .query_row([key.as_str()], |row| {
-                Ok((crate::rows::id(row, 0, plica_kernel::id::TaskId::new)?, hash(row, 1)?))
-            })
+            .query_row([key.as_str()], |row| Ok((id(row, 0, TaskId::new)?, hash(row, 1)?)))
             .optional()?;
         match first {
             Some((id, found)) if found == *fingerprint => return Ok(Created { id, fresh: false }),
@@ -128,22 +122,16 @@ pub(crate) fn create(tx: &Tx<'_>, task: &NewTask) -> Result<Created, Fail<Create
             None => {}
         }
     }
-    if is_taken(tx, task)? {
+    if Record::find(tx.conn, &task.id)?.is_some() {
         return Err(Fail::Refused(CreateError::Exists(task.id.clone())));
     }
     insert_task(tx, task)?;
     Ok(Created { id: task.id.clone(), fresh: true })
 }
 
-/// Whether the id, or the key of a child, is in use.
-fn is_taken(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<bool> {
-    let key = task.key.as_ref().map(|(key, _)| key.as_str());
-    tx.conn.prepare_cached("SELECT 1 FROM tasks WHERE id = ?1 OR dedup = ?2")?.exists((task.id.as_str(), key))
-}
-
 fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
     let (facts, row) = (&task.facts, &task.row);
-    let standing = plica_ports::store::rules::Standing {
+    let standing = Standing {
         status: row.status,
         lease_until: None,
         woken: false,
@@ -152,10 +140,9 @@ fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
         blocked: false,
     };
     let sql = "INSERT INTO tasks (id, agent, goal, parent, queue, priority, labels, not_before, created_at, dedup, \
-        fingerprint, seq, hash, status, wake, closed, updated_at, epoch, claimable_at, idle_claims, counted, \
-        inbox_tail) \
+        fingerprint, seq, hash, status, wake, closed, updated_at, epoch, claimable_at, idle_claims, inbox_tail) \
         VALUES (:id, :agent, :goal, :parent, :queue, :priority, :labels, :not_before, :created_at, :dedup, \
-        :fingerprint, :seq, :hash, :status, :wake, :closed, :now, 0, :due, 0, 0, 0)";
+        :fingerprint, :seq, :hash, :status, :wake, :closed, :now, 0, :due, 0, 0)";
     let key = tx.conn.prepare_cached(sql)?.insert(named_params! {
         ":id": task.id.as_str(),
         ":agent": facts.agent,

@@ -9,11 +9,11 @@ use plica_kernel::limits::IDLE_CLAIMS_MAX;
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::{Claim, ClaimRequest, Claimed, StoreError, Token, Verdict, Worker};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
 use crate::error::Fail;
-use crate::rows::{Record, id, int, limit, millis, untaken};
+use crate::rows::{Record, id, int, limit, untaken};
 use crate::writer::Tx;
 use crate::{lease, workers};
 
@@ -37,7 +37,7 @@ pub(crate) fn claim(tx: &Tx<'_>, request: &ClaimRequest, gone: &[i64]) -> Result
     while claimed.len() < request.max {
         let room = request.max - claimed.len();
         let mut due = match &request.task {
-            Some(task) => vec![task.clone()],
+            Some(task) => named(tx.conn, request, task)?.into_iter().collect(),
             None => due(tx.conn, request, tx.now, room.saturating_add(passed.len()))?,
         };
         due.retain(|task| !passed.contains(task));
@@ -55,6 +55,14 @@ pub(crate) fn claim(tx: &Tx<'_>, request: &ClaimRequest, gone: &[i64]) -> Result
         }
     }
     Ok(claimed)
+}
+
+/// The task that is asked for by name, if it is in a queue that is served.
+fn named(conn: &Connection, request: &ClaimRequest, task: &TaskId) -> rusqlite::Result<Option<TaskId>> {
+    let sql = "SELECT queue FROM tasks WHERE id = ?1";
+    let queue: Option<String> = conn.prepare_cached(sql)?.query_row([task.as_str()], |row| row.get(0)).optional()?;
+    let serves = |queue: String| request.queues.is_empty() || request.queues.iter().any(|own| own.as_str() == queue);
+    Ok(queue.is_some_and(serves).then(|| task.clone()))
 }
 
 /// Ids of tasks that are due, class by class and in a class by when they became due.
@@ -96,14 +104,18 @@ fn take(
 ) -> Result<Option<Claimed>, Fail<StoreError>> {
     // The instance that still holds it takes it up again: no crash lies in between (ST-18).
     let is_resumed = record.instance.as_deref() == Some(worker.instance.as_str());
-    let idle_claims = if is_resumed { record.idle_claims } else { record.idle_claims + 1 };
+    let (idle_claims, rest) = if is_resumed {
+        (record.idle_claims, record.rest_until)
+    } else {
+        (record.idle_claims + 1, lease::rest_after(record.idle_claims + 1, tx.now))
+    };
     if idle_claims >= IDLE_CLAIMS_MAX {
         let sql = "UPDATE tasks SET idle_claims = ?2 WHERE key = ?1";
         tx.conn.prepare_cached(sql)?.execute((record.key, idle_claims))?;
         lease::set_blocked(tx, record.key, &Blocked::Poison)?;
         return Ok(None);
     }
-    hold(tx, worker, task, record, lease, (idle_claims, !is_resumed)).map(Some)
+    hold(tx, worker, task, record, lease, (idle_claims, rest)).map(Some)
 }
 
 /// Sets holder, epoch + 1 and lease, and hands out the secret.
@@ -113,14 +125,13 @@ fn hold(
     task: &TaskId,
     record: &Record,
     lease: Duration,
-    (idle_claims, counted): (u32, bool),
+    (idle_claims, rest): (u32, Option<Timestamp>),
 ) -> Result<Claimed, Fail<StoreError>> {
     let claim = Claim { task: task.clone(), epoch: record.locked.epoch.next(), run: run_id()?, token: token()? };
-    let lease_until = tx.now.plus_millis(millis(lease));
-    let rest = lease::rest_after(idle_claims, tx.now);
+    let lease_until = lease::lease_end(tx.now, lease);
     let due = rest.map_or(lease_until, |rest| rest.max(lease_until));
     let sql = "UPDATE tasks SET epoch = ?2, holder = ?3, token = ?4, run = ?5, acquired_at = ?6, lease_until = ?7, \
-               claimable_at = ?8, rest_until = ?9, idle_claims = ?10, counted = ?11 WHERE key = ?1";
+               claimable_at = ?8, rest_until = ?9, idle_claims = ?10 WHERE key = ?1";
     tx.conn.prepare_cached(sql)?.execute((
         record.key,
         int(claim.epoch.0),
@@ -132,7 +143,6 @@ fn hold(
         due.micros(),
         rest.map(|time| time.micros()),
         idle_claims,
-        counted,
     ))?;
     Ok(Claimed {
         claim,
@@ -153,7 +163,7 @@ pub(crate) fn adopt(
 ) -> Result<Option<Claimed>, Fail<StoreError>> {
     match Record::find(tx.conn, task)? {
         Some(record) if record.instance.as_deref() == Some(worker.instance.as_str()) => {
-            hold(tx, worker, task, &record, lease, (record.idle_claims, record.counted)).map(Some)
+            hold(tx, worker, task, &record, lease, (record.idle_claims, record.rest_until)).map(Some)
         }
         _ => Ok(None),
     }

@@ -42,8 +42,8 @@ pub(crate) fn put(tx: &Tx<'_>, blob: &Blob) -> rusqlite::Result<()> {
 
 /// The stored bytes, unchecked.
 pub(crate) fn get(conn: &Connection, reference: &ContentRef) -> rusqlite::Result<Option<Vec<u8>>> {
-    conn.prepare_cached("SELECT bytes FROM content WHERE sha256 = ?1")?
-        .query_row([reference.sha256.as_bytes()], |row| row.get(0))
+    conn.prepare_cached("SELECT bytes FROM content WHERE sha256 = ?1 AND size = ?2")?
+        .query_row((reference.sha256.as_bytes(), int(reference.size)), |row| row.get(0))
         .optional()
 }
 

@@ -12,12 +12,12 @@ use plica_ports::store::{AppendError, Claim, CommitFate, Conflict, Renewed, Stor
 use rusqlite::OptionalExtension;
 
 use crate::error::Fail;
-use crate::rows::{Record, hash, int, millis, to_json, untaken};
+use crate::rows::{Record, hash, int, micros, to_json, untaken};
 use crate::writer::Tx;
 
 /// Extends leases (ST-2): one verdict a claim, in the order asked.
 pub(crate) fn renew(tx: &Tx<'_>, claims: &[Claim], lease: Duration) -> rusqlite::Result<Renewed> {
-    let until = tx.now.plus_millis(millis(lease));
+    let until = lease_end(tx.now, lease);
     // A rest after idle claims may reach beyond the lease (ST-18).
     let sql = "UPDATE tasks SET lease_until = ?2, claimable_at = max(?2, ifnull(rest_until, ?2)) WHERE key = ?1";
     let mut verdicts = Vec::with_capacity(claims.len());
@@ -48,7 +48,8 @@ pub(crate) fn release(tx: &Tx<'_>, claim: &Claim, not_before: Option<Timestamp>)
     let woken = is_woken_now(tx, &record)?;
     let due = claimable_at(&record.unheld(woken, not_before), tx.now);
     let (idle, rest) = match not_before {
-        Some(_) => (record.idle_claims.saturating_sub(u32::from(record.counted)), None),
+        // Such a claim does not count. An append since then has set the count to zero.
+        Some(_) => (record.idle_claims.saturating_sub(1), None),
         None => (record.idle_claims, rest_after(record.idle_claims, tx.now)),
     };
     let due = due.map(|due| rest.map_or(due, |rest| rest.max(due)));
@@ -56,6 +57,12 @@ pub(crate) fn release(tx: &Tx<'_>, claim: &Claim, not_before: Option<Timestamp>)
     tx.conn.prepare_cached(sql)?.execute((record.key, idle, rest.map(|time| time.micros())))?;
     let_go(tx, record.key, due)?;
     Ok(Verdict { now: tx.now, inbox_tail: record.locked.inbox_tail })
+}
+
+/// The end of a lease that begins now: at least a microsecond away, so that none is over
+/// before it begins.
+pub(crate) fn lease_end(now: Timestamp, lease: Duration) -> Timestamp {
+    Timestamp::from_micros(now.micros().saturating_add(micros(lease).max(1)))
 }
 
 /// Until when a task rests after so many idle claims, the wait counted from `from`.
@@ -69,7 +76,7 @@ pub(crate) fn rest_after(idle_claims: u32, from: Timestamp) -> Option<Timestamp>
 /// Leaves the task to nobody, claimable from `due` on.
 pub(crate) fn let_go(tx: &Tx<'_>, task: i64, due: Option<Timestamp>) -> rusqlite::Result<()> {
     let sql = "UPDATE tasks SET holder = NULL, token = NULL, run = NULL, acquired_at = NULL, lease_until = NULL, \
-               counted = 0, claimable_at = ?2 WHERE key = ?1";
+               claimable_at = ?2 WHERE key = ?1";
     tx.conn.prepare_cached(sql)?.execute((task, due.map(|time| time.micros())))?;
     Ok(())
 }
@@ -92,15 +99,16 @@ pub(crate) fn set_blocked(tx: &Tx<'_>, task: i64, why: &Blocked) -> rusqlite::Re
 pub(crate) fn unblock(tx: &Tx<'_>, task: &TaskId) -> Result<bool, Fail<StoreError>> {
     let found = Record::find(tx.conn, task)?;
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(task.clone())))?;
-    let sql = "UPDATE tasks SET idle_claims = 0, counted = 0, rest_until = NULL, blocked = NULL WHERE key = ?1";
+    let sql = "UPDATE tasks SET idle_claims = 0, rest_until = NULL, blocked = NULL WHERE key = ?1";
     tx.conn.prepare_cached(sql)?.execute([record.key])?;
-    if record.blocked {
+    let was_blocked = record.blocked;
+    let only_rests = !record.is_held() && record.rest_until.is_some() && record.rest_until == record.claimable_at;
+    if was_blocked || only_rests {
         let record = Record { blocked: false, ..record };
         let due = claimable_at(&record.unheld(is_woken_now(tx, &record)?, None), tx.now);
         let_go(tx, record.key, due)?;
-        return Ok(true);
     }
-    Ok(false)
+    Ok(was_blocked)
 }
 
 /// What became of an append whose commit is in doubt (ST-9). The write lock is held, so no

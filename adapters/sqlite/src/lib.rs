@@ -24,6 +24,7 @@ mod migrations;
 mod process;
 mod read;
 mod rows;
+mod sound;
 mod store;
 mod watch;
 mod workers;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plica_kernel::id::{Position, Queue, Seq, TaskId};
 use plica_kernel::time::Timestamp;
+use plica_kernel::wake::InboxItem;
 use plica_ports::store::{Outlook, Page, Row, StoreError, StoredEvent, TaskFilter, Worker};
 use rusqlite::{Connection, OptionalExtension, named_params};
 
@@ -84,44 +85,45 @@ fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
     Ok(StoredEvent { seq: Seq(number(row, 0)?), hash: hash(row, 1)?, body: row.get(2)? })
 }
 
-/// Events from `from` on.
-pub(crate) fn events(conn: &Connection, task: &TaskId, from: Seq, most: usize) -> rusqlite::Result<Vec<StoredEvent>> {
-    let sql = "SELECT seq, hash, body FROM events WHERE task = (SELECT key FROM tasks WHERE id = ?1) \
-               AND seq >= ?2 ORDER BY seq LIMIT ?3";
+/// The number of a task, under which its events and items stand; `None` for an unknown one.
+fn key_of(conn: &Connection, task: &TaskId) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT key FROM tasks WHERE id = ?1")?.query_row([task.as_str()], |row| row.get(0)).optional()
+}
+
+/// Events from `from` on; `None` for an unknown task.
+pub(crate) fn events(
+    conn: &Connection,
+    task: &TaskId,
+    from: Seq,
+    most: usize,
+) -> rusqlite::Result<Option<Vec<StoredEvent>>> {
+    let Some(key) = key_of(conn, task)? else { return Ok(None) };
+    let sql = "SELECT seq, hash, body FROM events WHERE task = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
-    statement.query_map((task.as_str(), int(from.0), limit(most)), stored)?.collect()
+    statement.query_map((key, int(from.0), limit(most)), stored)?.collect::<rusqlite::Result<_>>().map(Some)
 }
 
 /// The statement behind [`baselines`].
-pub(crate) const BASELINES: &str = "SELECT seq, hash, body FROM events \
-    WHERE task = (SELECT key FROM tasks WHERE id = ?1) \
+pub(crate) const BASELINES: &str = "SELECT seq, hash, body FROM events WHERE task = ?1 \
     AND type IN ('TaskForked', 'TaskSnapshot', 'TaskRewound', 'StepAttemptAbandoned') ORDER BY seq DESC LIMIT ?2";
 
-/// Baseline events, newest first.
-pub(crate) fn baselines(conn: &Connection, task: &TaskId, most: usize) -> rusqlite::Result<Vec<StoredEvent>> {
+/// Baseline events, newest first; `None` for an unknown task.
+pub(crate) fn baselines(conn: &Connection, task: &TaskId, most: usize) -> rusqlite::Result<Option<Vec<StoredEvent>>> {
+    let Some(key) = key_of(conn, task)? else { return Ok(None) };
     let mut statement = conn.prepare_cached(BASELINES)?;
-    statement.query_map((task.as_str(), limit(most)), stored)?.collect()
+    statement.query_map((key, limit(most)), stored)?.collect::<rusqlite::Result<_>>().map(Some)
 }
 
-/// The untaken items after `after`.
-pub(crate) fn inbox(
-    conn: &Connection,
-    task: &TaskId,
-    after: Position,
-) -> rusqlite::Result<Vec<plica_kernel::wake::InboxItem>> {
-    let key = conn
-        .prepare_cached("SELECT key FROM tasks WHERE id = ?1")?
-        .query_row([task.as_str()], |row| row.get(0))
-        .optional()?;
-    key.map_or_else(|| Ok(Vec::new()), |key| untaken(conn, key, after))
+/// The untaken items after `after`; `None` for an unknown task.
+pub(crate) fn inbox(conn: &Connection, task: &TaskId, after: Position) -> rusqlite::Result<Option<Vec<InboxItem>>> {
+    key_of(conn, task)?.map(|key| untaken(conn, key, after)).transpose()
 }
 
-/// Head and inbox tail of a task; zeros for one that is not there.
-pub(crate) fn head(conn: &Connection, task: &TaskId) -> rusqlite::Result<(Seq, Position)> {
+/// Head and inbox tail of a task; `None` for an unknown one.
+pub(crate) fn head(conn: &Connection, task: &TaskId) -> rusqlite::Result<Option<(Seq, Position)>> {
     conn.prepare_cached("SELECT seq, inbox_tail FROM tasks WHERE id = ?1")?
         .query_row([task.as_str()], |row| Ok((Seq(number(row, 0)?), Position(number(row, 1)?))))
         .optional()
-        .map(Option::unwrap_or_default)
 }
 
 /// The row of a task.

@@ -21,9 +21,9 @@ pub(crate) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Milliseconds of a duration.
-pub(crate) fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// Microseconds of a duration.
+pub(crate) fn micros(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn damaged(at: usize, kind: Type, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
@@ -98,14 +98,12 @@ pub(crate) struct Record {
     pub rest_until: Option<Timestamp>,
     /// Claims since the last append.
     pub idle_claims: u32,
-    /// Whether the hold is one of them.
-    pub counted: bool,
     /// Whether it is blocked.
     pub blocked: bool,
 }
 
 const RECORD: &str = "SELECT tasks.key, epoch, token, lease_until, seq, hash, inbox_tail, status, wake, \
-    workers.instance, claimable_at, rest_until, idle_claims, counted, blocked IS NOT NULL \
+    workers.instance, claimable_at, rest_until, idle_claims, blocked IS NOT NULL \
     FROM tasks LEFT JOIN workers ON workers.key = tasks.holder WHERE tasks.id = ?1";
 
 impl Record {
@@ -131,8 +129,7 @@ impl Record {
             claimable_at: time_if(row, 10)?,
             rest_until: time_if(row, 11)?,
             idle_claims: small(row, 12)?,
-            counted: row.get(13)?,
-            blocked: row.get(14)?,
+            blocked: row.get(13)?,
         })
     }
 

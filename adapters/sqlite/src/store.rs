@@ -13,13 +13,13 @@ use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimError, ClaimRequest, Claimed, CommitFate, CreateError, Created,
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
-    Worker, WorkerRow, rules,
+    Worker, WorkerRow,
 };
 use plica_ports::{ContentError, ContentStore, Store};
 
 use crate::error::{Fail, Lost};
 use crate::writer::{Kind, now};
-use crate::{SqliteStore, append, claim, content, inbox, lease, read, workers};
+use crate::{SqliteStore, append, claim, content, inbox, lease, read, sound, workers};
 
 /// Bytes above which checking them leaves the runtime's own threads.
 const LARGE: usize = 1 << 20;
@@ -31,27 +31,6 @@ async fn checked<T: Send + 'static>(bytes: usize, check: impl FnOnce() -> T + Se
     }
     let cut_off = |error| StoreError::Unavailable(format!("a check was cut off: {error}"));
     tokio::task::spawn_blocking(check).await.map_err(cut_off)
-}
-
-fn size(task: &NewTask) -> usize {
-    task.blobs.iter().map(|blob| blob.bytes.len()).sum()
-}
-
-fn check_blobs(blobs: &[Blob]) -> Result<(), String> {
-    blobs.iter().try_for_each(|blob| content::check(blob).map_err(|rule| format!("content {}: {rule}", blob.reference)))
-}
-
-fn check_new(task: &NewTask) -> Result<(), String> {
-    rules::check_new(task).and_then(|()| check_blobs(&task.blobs))
-}
-
-fn check_batch(claim: &Claim, batch: &Batch) -> Result<(), String> {
-    if claim.task != batch.task {
-        return Err(format!("the claim is of task {}", claim.task));
-    }
-    rules::check_batch(batch)?;
-    check_blobs(&batch.blobs)?;
-    batch.children.iter().try_for_each(|child| check_blobs(&child.blobs))
 }
 
 fn no_task(task: &TaskId) -> StoreError {
@@ -72,7 +51,7 @@ impl Store for SqliteStore {
         let id = task.id.clone();
         let task = Arc::new(task);
         let look = Arc::clone(&task);
-        checked(size(&task), move || check_new(&look))
+        checked(sound::size(&task), move || sound::check_root(&look))
             .await?
             .map_err(|rule| CreateError::Invalid { task: id.clone(), rule })?;
         self.write(Kind::Creates, move |tx| append::create(tx, &task)).await.map_err(|lost| lost.create(&id))
@@ -102,10 +81,8 @@ impl Store for SqliteStore {
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let task = batch.task.clone();
         let (claim, batch) = (claim.clone(), Arc::new(batch.clone()));
-        let bytes = batch.blobs.iter().map(|blob| blob.bytes.len()).sum::<usize>();
-        let bytes = bytes + batch.children.iter().map(size).sum::<usize>();
         let look = (claim.clone(), Arc::clone(&batch));
-        checked(bytes, move || check_batch(&look.0, &look.1))
+        checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
             .await?
             .map_err(|rule| AppendError::Invalid { task: task.clone(), rule })?;
         self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch))
@@ -134,26 +111,32 @@ impl Store for SqliteStore {
     }
 
     async fn inbox(&self, task: &TaskId, after: Position) -> Result<Vec<InboxItem>, StoreError> {
-        let task = task.clone();
-        Ok(self.read(move |conn| read::inbox(conn, &task, after)).await?.unwrap_or_default())
+        let asked = task.clone();
+        let found = self.read(move |conn| read::inbox(conn, &asked, after)).await?.flatten();
+        found.ok_or_else(|| no_task(task))
     }
 
     async fn inbox_tails(&self, tasks: &[TaskId]) -> Result<Vec<Position>, StoreError> {
         let asked = tasks.to_vec();
         let look = move |conn: &crate::Connection| {
-            asked.iter().map(|task| read::head(conn, task).map(|(_, tail)| tail)).collect()
+            asked
+                .iter()
+                .map(|task| read::head(conn, task).map(|head| head.map_or(Position(0), |(_, tail)| tail)))
+                .collect()
         };
         Ok(self.read(look).await?.unwrap_or_else(|| vec![Position(0); tasks.len()]))
     }
 
     async fn read(&self, task: &TaskId, from: Seq, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
-        let task = task.clone();
-        Ok(self.read(move |conn| read::events(conn, &task, from, limit)).await?.unwrap_or_default())
+        let asked = task.clone();
+        let found = self.read(move |conn| read::events(conn, &asked, from, limit)).await?.flatten();
+        found.ok_or_else(|| no_task(task))
     }
 
     async fn baselines(&self, task: &TaskId, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
-        let task = task.clone();
-        Ok(self.read(move |conn| read::baselines(conn, &task, limit)).await?.unwrap_or_default())
+        let asked = task.clone();
+        let found = self.read(move |conn| read::baselines(conn, &asked, limit)).await?.flatten();
+        found.ok_or_else(|| no_task(task))
     }
 
     async fn row(&self, task: &TaskId) -> Result<Option<Row>, StoreError> {

@@ -138,7 +138,8 @@ impl SqliteStore {
         let mut ear = self.pulse.listen()?;
         loop {
             let asked = task.clone();
-            let (seq, newest) = self.read(move |conn| read::head(conn, &asked)).await?.unwrap_or_default();
+            let head = self.read(move |conn| read::head(conn, &asked)).await?.flatten();
+            let (seq, newest) = head.ok_or_else(|| StoreError::UnknownTask(task.clone()))?;
             if seq > after || newest > tail {
                 return Ok(true);
             }

@@ -8,11 +8,11 @@ use plica_ports::store::{Worker, WorkerRow};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::process::{is_gone, process_identity};
-use crate::rows::{id, int, json, millis, number, time, to_json};
+use crate::rows::{id, int, json, micros, number, time, to_json};
 use crate::writer::Tx;
 
 /// How long a worker that was not seen is remembered: long enough for people to ask.
-const KEPT_MS: u64 = 24 * 3_600_000;
+const KEPT_US: i64 = 24 * 3_600_000_000;
 
 /// The number of a worker process, under which its claims stand; new ones get one.
 pub(crate) fn key_of(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<i64> {
@@ -43,7 +43,7 @@ pub(crate) fn key_of(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<i64> {
 /// Forgets processes that hold nothing and were not seen for long, so that the table does not
 /// grow with every start.
 fn forget_old(tx: &Tx<'_>) -> rusqlite::Result<()> {
-    let before = tx.now.micros().saturating_sub(int(KEPT_MS) * 1000);
+    let before = tx.now.micros().saturating_sub(KEPT_US);
     let sql = "DELETE FROM workers WHERE ifnull(seen_at, 0) < ?1 \
                AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.holder = workers.key)";
     tx.conn.prepare_cached(sql)?.execute([before]).map(|_| ())
@@ -52,8 +52,8 @@ fn forget_old(tx: &Tx<'_>) -> rusqlite::Result<()> {
 /// Notes that a worker is alive.
 pub(crate) fn register(tx: &Tx<'_>, worker: &Worker, queues: &[Queue], lease: Duration) -> rusqlite::Result<()> {
     let key = key_of(tx, worker)?;
-    let sql = "UPDATE workers SET queues = ?2, lease_ms = ?3, seen_at = ?4 WHERE key = ?1";
-    tx.conn.prepare_cached(sql)?.execute((key, to_json(queues)?, int(millis(lease)), tx.now.micros()))?;
+    let sql = "UPDATE workers SET queues = ?2, lease = ?3, seen_at = ?4 WHERE key = ?1";
+    tx.conn.prepare_cached(sql)?.execute((key, to_json(queues)?, micros(lease), tx.now.micros()))?;
     Ok(())
 }
 
@@ -66,8 +66,8 @@ pub(crate) fn deregister(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<()> {
 
 /// Workers seen within twice their lease, newest first.
 pub(crate) fn list(conn: &Connection, now: Timestamp) -> rusqlite::Result<Vec<WorkerRow>> {
-    let sql = "SELECT id, host, version, queues, lease_ms, seen_at FROM workers \
-               WHERE seen_at IS NOT NULL AND seen_at + 2000 * lease_ms >= ?1 ORDER BY seen_at DESC, key DESC";
+    let sql = "SELECT id, host, version, queues, lease, seen_at FROM workers \
+               WHERE seen_at IS NOT NULL AND ?1 - seen_at <= 2 * lease ORDER BY seen_at DESC, key DESC";
     let mut statement = conn.prepare_cached(sql)?;
     let rows = statement.query_map([now.micros()], |row| {
         Ok(WorkerRow {
@@ -75,7 +75,7 @@ pub(crate) fn list(conn: &Connection, now: Timestamp) -> rusqlite::Result<Vec<Wo
             host: row.get(1)?,
             version: row.get(2)?,
             queues: json(row, 3)?,
-            lease: Duration::from_millis(number(row, 4)?),
+            lease: Duration::from_micros(number(row, 4)?),
             seen_at: time(row, 5)?,
         })
     })?;

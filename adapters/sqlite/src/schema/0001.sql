@@ -19,7 +19,7 @@ CREATE TABLE workers (
     pid INTEGER,
     started INTEGER,
     queues BLOB,                -- JSON list of texts, once registered
-    lease_ms INTEGER,
+    lease INTEGER,              -- in microseconds
     seen_at INTEGER             -- none: never registered, or ended
 ) STRICT;
 
@@ -54,7 +54,6 @@ CREATE TABLE tasks (
     claimable_at INTEGER,
     rest_until INTEGER,         -- not before this after idle claims
     idle_claims INTEGER NOT NULL,
-    counted INTEGER NOT NULL,   -- whether the hold is one of the idle claims
     blocked BLOB,               -- JSON
     inbox_tail INTEGER NOT NULL
 ) STRICT;
