@@ -1,1 +1,52 @@
-//! stub
+//! One suite per port, run against every adapter: whoever implements a port proves here that
+//! it keeps the clauses of the design, one test a clause, named by it.
+//!
+//! The suites never reach behind a port. What they need besides (time that can be moved, a
+//! second handle on the same store, a way to damage a body) an adapter hands over in its
+//! [`Subject`], or declares as [lacking](Subject::lacking): a test whose means are neither
+//! there nor declared lacking fails, so no clause passes silently.
+//!
+//! # A store of your own in ten lines
+//!
+//! In `tests/conformance.rs` of your crate, with `plica-conformance` as a dev-dependency:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use plica_conformance::{Capability, ContentSubject, Subject};
+//! # use plica_ports::{Store, ContentStore};
+//! # async fn open(_: &str) -> Arc<dyn Store> { unimplemented!() }
+//! # async fn open_content(_: &str) -> Arc<dyn ContentStore> { unimplemented!() }
+//!
+//! async fn subject() -> Subject {
+//!     let folder = "a fresh temporary folder";
+//!     Subject::new(open(folder).await)
+//!         .with_second(open(folder).await) // as another process would open it
+//!         .lacking(Capability::Time)       // follows the machine's clock
+//!         .keeping(folder)                 // dropped after the test
+//! }
+//!
+//! async fn content() -> ContentSubject {
+//!     ContentSubject::new(open_content("another").await).lacking(Capability::Damage)
+//! }
+//!
+//! plica_conformance::store_suite!(subject);
+//! plica_conformance::content_suite!(content);
+//! ```
+//!
+//! Each suite expands to one `#[test]` a clause (`store::st_1_…`, `content::co_1_…`); each
+//! makes a fresh subject and runs in a runtime of its own, so the crate that is tested needs
+//! no runtime as a dependency.
+//!
+//! A store with a clock that can be moved gives it with [`Subject::with_time`]; then the waits
+//! of up to half a minute that ST-18 asks for are proved as well. First type to read:
+//! [`Subject`]; then any file of [`store`].
+
+mod bench;
+pub mod content;
+mod log;
+pub mod store;
+mod subject;
+
+pub use bench::{BRIEF_LEASE, Bench, LEASE, SHORT_LEASE};
+pub use log::{Log, note, opening_facts};
+pub use subject::{Capability, ContentSubject, Subject, run};

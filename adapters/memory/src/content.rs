@@ -1,0 +1,113 @@
+//! Bodies by their hash (CO-1, CO-2).
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use plica_kernel::body::{Blob, ContentRef};
+use plica_kernel::canonical::{Hash, content_hash};
+use plica_kernel::limits::CONTENT_BYTES_MAX;
+use plica_kernel::time::Timestamp;
+use plica_ports::{ContentError, ContentStore};
+
+use crate::store::MemoryStore;
+
+/// A body and when it was last put.
+#[derive(Debug)]
+struct Stored {
+    bytes: Vec<u8>,
+    put_at: Timestamp,
+}
+
+/// All bodies.
+#[derive(Debug, Default)]
+pub(crate) struct Contents(BTreeMap<(Hash, u64), Stored>);
+
+impl Contents {
+    /// Keeps a body that was checked; what exists stays as it is and becomes young again.
+    pub(crate) fn keep(&mut self, blob: &Blob, now: Timestamp) {
+        self.0
+            .entry(key(&blob.reference))
+            .and_modify(|stored| stored.put_at = now)
+            .or_insert_with(|| Stored { bytes: blob.bytes.clone(), put_at: now });
+    }
+
+    /// When a body was last put.
+    pub(crate) fn put_at(&self, reference: &ContentRef) -> Option<Timestamp> {
+        self.0.get(&key(reference)).map(|stored| stored.put_at)
+    }
+
+    /// Number of bodies.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fetch(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
+        let stored = self.0.get(&key(reference)).ok_or_else(|| ContentError::Missing(reference.clone()))?;
+        if content_hash(&stored.bytes) != reference.sha256 {
+            return Err(ContentError::Corrupt(reference.clone()));
+        }
+        Ok(stored.bytes.clone())
+    }
+
+    pub(crate) fn damage(&mut self, reference: &ContentRef) -> bool {
+        match self.0.get_mut(&key(reference)).and_then(|stored| stored.bytes.first_mut()) {
+            Some(byte) => {
+                *byte ^= 1;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+fn key(reference: &ContentRef) -> (Hash, u64) {
+    (reference.sha256, reference.size)
+}
+
+/// Whether a body is what its reference says, and of at most `max` bytes.
+pub(crate) fn check_blob(blob: &Blob, max: usize) -> Result<(), String> {
+    if blob.bytes.len() > max {
+        return Err(format!("a body has {} bytes, more than {max}", blob.bytes.len()));
+    }
+    if blob.bytes.len() as u64 != blob.reference.size || content_hash(&blob.bytes) != blob.reference.sha256 {
+        return Err("the bytes are not those of the reference".into());
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl ContentStore for MemoryStore {
+    async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
+        check_blob(blob, CONTENT_BYTES_MAX)
+            .map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
+        self.write(|world, now| world.contents.keep(blob, now))
+            .map_err(|error| ContentError::Unavailable(error.to_string()))
+    }
+
+    async fn get(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
+        self.look(|world, _| world.contents.fetch(reference))
+            .map_err(|error| ContentError::Unavailable(error.to_string()))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn co_1_putting_what_exists_renews_its_age() {
+        let blob = Blob::new("text/plain", b"body".to_vec());
+        let mut contents = Contents::default();
+        contents.keep(&blob, Timestamp::from_micros(1));
+        contents.keep(&blob, Timestamp::from_micros(9));
+        assert_eq!(contents.put_at(&blob.reference), Some(Timestamp::from_micros(9)));
+        assert_eq!(contents.len(), 1);
+    }
+
+    #[test]
+    fn co_1_a_body_larger_than_the_limit_is_refused() {
+        let blob = Blob::new("text/plain", vec![0; 9]);
+        assert_eq!(check_blob(&blob, 9), Ok(()));
+        assert!(check_blob(&blob, 8).is_err());
+    }
+}
