@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plica_kernel::id::{DedupKey, InstanceId, LedgerId, Queue, Seq, TaskId, WorkerId};
+use plica_kernel::id::{DedupKey, InstanceId, LedgerId, Position, Queue, Seq, TaskId, WorkerId};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::{Item, Wake};
+use plica_kernel::wake::{InboxItem, Item, Wake};
 use plica_ports::Store;
 use plica_ports::store::{
-    Appended, Batch, ClaimRequest, Claimed, Conflict, Delivered, Facts, NewTask, Row, StoredEvent, Worker,
+    AppendError, Appended, Batch, ClaimRequest, Claimed, Conflict, Delivered, Facts, NewTask, Row, StoredEvent,
+    Verdict, Worker,
 };
 
 use crate::{Log, Subject, opening_facts};
@@ -19,6 +20,8 @@ use crate::{Log, Subject, opening_facts};
 pub const LEASE: Duration = Duration::from_secs(120);
 /// A lease that a test waits out, on a clock that cannot be moved too.
 pub const SHORT_LEASE: Duration = Duration::from_millis(30);
+/// A lease that a test waits out after an append that it must not run out on.
+pub const BRIEF_LEASE: Duration = Duration::from_secs(1);
 /// How often a clock that cannot be moved is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -183,9 +186,29 @@ impl Bench {
         let error = self.store().append(&claimed.claim, batch).await.expect_err("the batch is refused");
         assert_eq!((self.row(&batch.task).await, self.events(&batch.task).await), before, "something was written");
         match error {
-            plica_ports::store::AppendError::Conflict(conflict) => conflict,
+            AppendError::Conflict(conflict) => conflict,
             other => panic!("refused by {other:?} and not by a conflict"),
         }
+    }
+
+    /// Appends a batch that must be refused because it contradicts itself; checks that nothing
+    /// was written.
+    pub async fn invalid(&self, claimed: &Claimed, batch: &Batch) {
+        let before = (self.row(&claimed.claim.task).await, self.events(&claimed.claim.task).await);
+        let error = self.store().append(&claimed.claim, batch).await.expect_err("the batch is refused");
+        let after = (self.row(&claimed.claim.task).await, self.events(&claimed.claim.task).await);
+        assert_eq!(after, before, "something was written");
+        assert!(matches!(error, AppendError::Invalid { .. }), "refused by {error:?} and not as invalid");
+    }
+
+    /// Hands a claim back.
+    pub async fn release(&self, claimed: &Claimed, not_before: Option<Timestamp>) -> Verdict {
+        self.store().release(&claimed.claim, not_before).await.expect("a claim is handed back")
+    }
+
+    /// The untaken items of a task.
+    pub async fn untaken(&self, task: &TaskId) -> Vec<InboxItem> {
+        self.store().inbox(task, Position(0)).await.expect("inboxes can be read")
     }
 
     /// Delivers an item that must be taken.
