@@ -23,8 +23,9 @@ pub const PROVIDERS: &[&str] = &["script"];
 /// (CL-3). Opening creates nothing.
 pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
     let Some(named) = named else {
-        let strategy = etcetera::choose_base_strategy()
-            .map_err(|error| Fault::Config(format!("no home folder for the default store ({error}); name one with --store sqlite:PATH")))?;
+        let strategy = etcetera::choose_base_strategy().map_err(|error| {
+            Fault::Config(format!("no home folder for the default store ({error}); name one with --store sqlite:PATH"))
+        })?;
         let path = strategy.data_dir().join("plica").join("plica.db");
         return sqlite(path, OpenOptions { create_folder: true });
     };
@@ -54,7 +55,11 @@ struct Models;
 
 #[async_trait]
 impl ModelSource for Models {
-    async fn model(&self, choice: &ModelChoice, content: &dyn ContentStore) -> Result<Arc<dyn Model>, ModelSourceError> {
+    async fn model(
+        &self,
+        choice: &ModelChoice,
+        content: &dyn ContentStore,
+    ) -> Result<Arc<dyn Model>, ModelSourceError> {
         if choice.provider != "script" {
             return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
         }
@@ -103,7 +108,8 @@ pub fn worker(host: Arc<Host>, work: Work) -> Worker {
 fn identity() -> Identity {
     let instance = uuid::Uuid::now_v7().to_string();
     let process: Option<ProcessIdentity> = plica_sqlite::process_identity();
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned());
     let id = format!("{host}-{}", std::process::id());
     Identity {
         id: WorkerId::new(id).or_else(|_| WorkerId::new(instance.clone())).expect("UUID text is a valid id"),

@@ -5,6 +5,7 @@
 //! stored text can move the cursor, retitle the terminal or forge another line.
 
 mod event;
+mod show;
 mod text;
 
 #[cfg(test)]
@@ -18,6 +19,8 @@ use plica_kernel::row::Status;
 use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
+
+pub use show::show;
 
 use crate::args::origin_name;
 use text::{clean, cut, indented};
@@ -138,13 +141,5 @@ pub fn message_lines(role: Role, origin: Option<MessageOrigin>, blocks: &[Block]
 
 /// The result of one call: which, how it ended, and the first lines of what it says.
 pub fn result_lines(call: CallId, tool: &str, status: ResultStatus, output: &str) -> String {
-    let word = match status {
-        ResultStatus::Ok => "ok",
-        ResultStatus::Error => "error",
-        ResultStatus::Denied => "denied",
-        ResultStatus::Interrupted => "interrupted",
-        ResultStatus::Unknown => "unknown",
-        ResultStatus::Cancelled => "cancelled",
-    };
-    format!("{} {call} {word}:\n{}", clean(tool), indented(output, RESULT_LINES))
+    format!("{} {call} {}:\n{}", clean(tool), status.name(), indented(output, RESULT_LINES))
 }

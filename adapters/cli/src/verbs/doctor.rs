@@ -15,7 +15,10 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
     if let Some(name) = &arguments.unblock {
         let row = named(client, name).await?;
         if !client.store().unblock(&row.id).await? {
-            return Err(Fault::Usage(format!("task {} is not blocked; `plica show {}` says what it waits for", row.id, row.id)));
+            return Err(Fault::Usage(format!(
+                "task {} is not blocked; `plica show {}` says what it waits for",
+                row.id, row.id
+            )));
         }
         eprintln!("plica: task {} can be claimed again", row.id);
         return Ok(0);
@@ -27,7 +30,8 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
     let filter = TaskFilter { blocked: true, ..TaskFilter::default() };
     let blocked = client.list(&filter, &Page::first(BLOCKED_SHOWN)).await?;
     if arguments.json {
-        let facts: serde_json::Map<String, Value> = facts.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let facts: serde_json::Map<String, Value> =
+            facts.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
         let workers: Vec<Value> = workers
             .iter()
             .map(|worker| json!({ "worker": worker.id.as_str(), "host": worker.host, "version": worker.version, "seen_at": worker.seen_at.to_string() }))
@@ -47,7 +51,10 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
     }
     text.push_str(&format!("workers alive {}\n", workers.len()));
     for worker in &workers {
-        text.push_str(&format!("  {} on {} (plica {}), seen {}\n", worker.id, worker.host, worker.version, worker.seen_at));
+        text.push_str(&format!(
+            "  {} on {} (plica {}), seen {}\n",
+            worker.id, worker.host, worker.version, worker.seen_at
+        ));
     }
     text.push_str(&format!("blocked tasks {}\n", blocked.len()));
     for row in &blocked {

@@ -129,7 +129,11 @@ async fn conclude(client: &Client, task: &TaskId, json: bool) -> Result<u8, Faul
             if let Some(body) = &suspended.answer {
                 answer(client, task, body, json).await?;
             }
-            let failed = suspended.failure.as_ref().map(|failure| format!("the turn failed{}; ", words(Some(failure)))).unwrap_or_default();
+            let failed = suspended
+                .failure
+                .as_ref()
+                .map(|failure| format!("the turn failed{}; ", words(Some(failure))))
+                .unwrap_or_default();
             eprintln!("plica: {failed}task {task} waits for a message: `plica send {task} TEXT`");
             Ok(WAITING)
         }

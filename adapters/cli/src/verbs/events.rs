@@ -49,7 +49,7 @@ fn show(arguments: &Events, stored: &StoredEvent) -> Result<(), Fault> {
     match decode_trusted(&stored.body) {
         Ok(event) if !matches(arguments, &event) => Ok(()),
         Ok(_) if arguments.json => print(&write_line(&stored.body, &stored.hash)),
-        Ok(event) => print(format!("{}\n", render::event(&event)).as_bytes()),
+        Ok(event) => print(format!("{}\n", render::event_line(&event)).as_bytes()),
         Err(error) => {
             eprintln!("plica: event {}: {error}", stored.seq);
             Ok(())

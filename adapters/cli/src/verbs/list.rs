@@ -43,7 +43,8 @@ pub async fn list(client: &Client, arguments: List) -> Result<u8, Fault> {
         if shown.is_empty() {
             eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
         } else {
-            print(render::list(&shown).as_bytes())?;
+            let now = client.store().now().await?;
+            print(render::task_table(&shown, now).as_bytes())?;
         }
     }
     Ok(0)

@@ -45,7 +45,10 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
 /// The row of the task that is named by id, by a unique beginning of it, or as `@last` (CL-1).
 async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
     if name == "@last" {
-        return client.newest().await?.ok_or_else(|| Fault::Usage("there is no task yet; `plica submit` or `plica run` creates one".into()));
+        return client
+            .newest()
+            .await?
+            .ok_or_else(|| Fault::Usage("there is no task yet; `plica submit` or `plica run` creates one".into()));
     }
     let mut found = client.find(name).await?;
     match found.len() {
@@ -60,8 +63,9 @@ async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
 
 /// Reads a text argument, and says so when bytes were replaced in it (EV-6).
 fn read_text(text: Text) -> Result<String, Fault> {
-    let ReadText { text, replaced } =
-        text.read(io::stdin().lock()).map_err(|error| Fault::Usage(format!("standard input cannot be read: {error}")))?;
+    let ReadText { text, replaced } = text
+        .read(io::stdin().lock())
+        .map_err(|error| Fault::Usage(format!("standard input cannot be read: {error}")))?;
     if replaced {
         eprintln!("plica: bytes that are not UTF-8 were replaced with U+FFFD");
     }
@@ -72,7 +76,9 @@ fn read_text(text: Text) -> Result<String, Fault> {
 fn print(bytes: &[u8]) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Fault::Config(format!("standard output: {error}"))),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Fault::Config(format!("standard output: {error}")))
+        }
         _ => Ok(()),
     }
 }

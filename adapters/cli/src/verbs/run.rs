@@ -4,8 +4,8 @@
 use plica_engine::Client;
 
 use super::drive::{Driven, drive};
-use super::submit::prepare;
 use super::read_text;
+use super::submit::prepare;
 use crate::args::Run;
 use crate::fault::Fault;
 

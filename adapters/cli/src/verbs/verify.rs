@@ -40,8 +40,11 @@ async fn verify_all(client: &Client, verdict: &mut Verdict) -> Result<(), Fault>
 }
 
 fn as_json(verdict: &Verdict) -> Value {
-    let breaks: Vec<Value> =
-        verdict.breaks.iter().map(|one| json!({ "task": one.task.as_str(), "seq": one.seq.0, "rule": one.rule })).collect();
+    let breaks: Vec<Value> = verdict
+        .breaks
+        .iter()
+        .map(|one| json!({ "task": one.task.as_str(), "seq": one.seq.0, "rule": one.rule }))
+        .collect();
     json!({
         "ok": verdict.is_ok(),
         "tasks": verdict.tasks,
