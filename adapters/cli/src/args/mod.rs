@@ -17,7 +17,7 @@ use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 
 pub(crate) use values::origin_name;
-pub use values::{Label, Text};
+pub use values::{Label, ReadText, Text};
 
 /// Runs LLM agents that must not lose their place.
 ///
