@@ -4,11 +4,10 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use plica_kernel::body::Blob;
 use plica_kernel::canonical::Hash;
-use plica_kernel::id::{Position, Seq};
+use plica_kernel::id::Seq;
 use plica_ports::Store;
 use plica_ports::store::{AppendError, Batch, Claimed, Conflict};
 use rusqlite::Connection;
@@ -103,24 +102,4 @@ async fn st_11_a_stalled_reader_blocks_no_writer() {
     }
     assert_eq!(bench.events(&log.id).await.len(), 51);
     assert_eq!(stalled.query_row(count, [], |row| row.get(0)), Ok(1));
-}
-
-/// ST-11: what another handle commits is seen within 100 ms.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn st_11_commits_of_another_handle_are_seen() {
-    let (_folder, path) = place();
-    let bench = bench(&path).await;
-    let log = bench.task().await;
-    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
-    let watcher = open(&path);
-    let id = log.id.clone();
-    let watching = tokio::spawn(async move {
-        let news = watcher.watch(&id, Seq(1), Position(0), Duration::from_secs(30)).await;
-        (news, std::time::Instant::now())
-    });
-    bench.append(&claimed, &log.noting(&claimed, "news")).await;
-    let written = std::time::Instant::now();
-    let (news, seen) = watching.await.expect("the watcher ends well");
-    assert_eq!(news, Ok(true));
-    assert!(seen.saturating_duration_since(written) < Duration::from_millis(100));
 }
