@@ -10,6 +10,9 @@ use plica_ports::store::{Batch, Claimed, CreateError, NewTask, Token};
 
 use crate::{Bench, LEASE, Log, Subject, note};
 
+/// What is wrong, and how to make it so.
+type Case<'a, T> = (&'a str, &'a dyn Fn(&mut T));
+
 /// A held task with the batch that a sound append would be.
 async fn held(bench: &Bench) -> (Log, Claimed, Batch) {
     let log = bench.task().await;
@@ -35,7 +38,7 @@ pub async fn st_3_a_batch_that_contradicts_itself_is_invalid(subject: Subject) {
         last.hash = Domain::Event.hash(&last.body);
         batch.row.hash = last.hash;
     };
-    let cases: [(&str, &dyn Fn(&mut Batch)); 10] = [
+    let cases: [Case<'_, Batch>; 10] = [
         ("no events", &|batch| batch.events.clear()),
         ("a gap", &|batch| drop(batch.events.remove(0))),
         ("a repetition", &|batch| batch.events[1].seq = Seq(2)),
@@ -121,7 +124,7 @@ pub async fn st_4_a_false_child_is_invalid(subject: Subject) {
 pub async fn st_3_a_false_new_task_is_refused(subject: Subject) {
     let bench = Bench::new(subject).await;
     let (log, sound) = bench.draft(|_| ()).await;
-    let cases: [(&str, &dyn Fn(&mut NewTask)); 5] = [
+    let cases: [Case<'_, NewTask>; 5] = [
         ("no events", &|task| task.events.clear()),
         ("a later seq", &|task| task.events[0].seq = Seq(2)),
         ("another hash", &|task| task.events[0].hash = Hash::from_bytes([5; 32])),
