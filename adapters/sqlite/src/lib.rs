@@ -66,6 +66,15 @@ pub struct OpenOptions {
 /// * **ST-16** Neither opening nor reading creates anything; `ledger`, `create`, `register`
 ///   and `put` create the store, whatever else is asked of one that is not there finds it
 ///   empty.
+/// * **ST-9** An error from COMMIT is `CommitUnknown` for everything in that transaction; a
+///   readback holds the write lock, so no commit is under way.
+/// * **ST-11** Every read is one consistent view on a connection of its own.
+/// * **ST-12** A claim reads partial indexes over what may be claimed, so what waits costs it
+///   nothing.
+/// * **ST-14** A file with a newer schema is refused, also when another process brings it to
+///   one while it is open here.
+/// * **ST-15** There is one write lock, taken before any check.
+/// * **ST-17** Triggers refuse to change, remove or replace a recorded event.
 /// * **CO-2** Bodies live in the same file.
 ///
 /// All calls need a tokio runtime with time.

@@ -327,3 +327,6 @@ fn run_alone(place: &Place, conn: &Connection, ledger: &LedgerId, job: &mut dyn 
 fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute([]).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

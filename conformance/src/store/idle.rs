@@ -7,7 +7,7 @@ use plica_kernel::limits::{IDLE_CLAIMS_MAX, idle_backoff_ms};
 use plica_kernel::row::Blocked;
 use plica_ports::store::{AppendError, Conflict};
 
-use crate::{Bench, LEASE, SHORT_LEASE, Subject};
+use crate::{BRIEF_LEASE, Bench, LEASE, SHORT_LEASE, Subject};
 
 /// ST-18: the row counts claims since the last append, handed back or lapsed; an append sets
 /// the count to zero.
@@ -86,8 +86,12 @@ pub async fn st_18_from_the_third_on_the_next_claim_waits(subject: Subject) {
     let due = released.now.plus_millis(idle_backoff_ms(3));
     assert_eq!(bench.row(&log.id).await.claimable_at, Some(due));
     bench.until(due).await;
-    bench.hold(&ada, &log.id).await;
-    assert_eq!(bench.row(&log.id).await.idle_claims, 4);
+    let fourth = bench.try_hold(&ada, &log.id, BRIEF_LEASE).await.expect("the task is claimable");
+    let row = bench.row(&log.id).await;
+    let due = fourth.verdict.now.plus_millis(idle_backoff_ms(4));
+    assert_eq!((row.idle_claims, row.claimable_at), (4, Some(due.max(fourth.lease_until))));
+    bench.append(&fourth, &log.noting(&fourth, "at last")).await;
+    assert_eq!(bench.row(&log.id).await.claimable_at, Some(fourth.lease_until), "who appended does not wait");
 }
 
 /// ST-18: the waits double to thirty seconds, the tenth claim blocks the task as poison and

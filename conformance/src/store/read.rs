@@ -10,6 +10,7 @@ use plica_kernel::row::{Blocked, Status};
 use plica_kernel::wake::{Wake, WakeKey};
 use plica_ports::store::{ClaimRequest, Page, Row, StoreError, StoredEvent, TaskFilter};
 
+use crate::bench::settle_in;
 use crate::{Bench, LEASE, Subject, note};
 
 /// How long news may take (ST-11), with room for a machine that is busy with other tests.
@@ -204,22 +205,20 @@ pub async fn st_11_watch_sees_news_soon(subject: Subject) {
     let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
     let watchers = [Some(bench.store().clone()), bench.subject.second().cloned()];
     for (round, store) in watchers.into_iter().flatten().enumerate() {
-        let (task, seq, tail) = (log.id.clone(), log.row.seq, Position(round as u64));
-        let (eager, waiting) = (store.clone(), task.clone());
-        let watcher = tokio::spawn(async move { eager.watch(&waiting, seq, tail, NEVER).await });
-        tokio::task::yield_now().await;
+        let tail = Position(round as u64);
+        let mut watch = store.watch(&log.id, log.row.seq, tail, NEVER);
+        settle_in(watch.as_mut()).await;
         let batch = log.noting(&claimed, "news");
         bench.append(&claimed, &batch).await;
         let written = Instant::now();
-        assert_eq!(watcher.await.expect("the watcher ends well"), Ok(true));
+        assert_eq!(watch.await, Ok(true));
         assert!(written.elapsed() < NEWS, "an event was seen after {:?}", written.elapsed());
         log.accept(&batch);
-        let seq = log.row.seq;
-        let watcher = tokio::spawn(async move { store.watch(&task, seq, tail, NEVER).await });
-        tokio::task::yield_now().await;
+        let mut watch = store.watch(&log.id, log.row.seq, tail, NEVER);
+        settle_in(watch.as_mut()).await;
         bench.deliver(&log.id, &bench.message("hi"), &format!("k{round}")).await;
         let written = Instant::now();
-        assert_eq!(watcher.await.expect("the watcher ends well"), Ok(true));
+        assert_eq!(watch.await, Ok(true));
         assert!(written.elapsed() < NEWS, "an item was seen after {:?}", written.elapsed());
     }
 }

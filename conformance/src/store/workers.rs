@@ -55,9 +55,14 @@ pub async fn st_19_workers_deregister(subject: Subject) {
 pub async fn st_19_a_silent_worker_is_gone(subject: Subject) {
     let bench = Bench::new(subject).await;
     let (ada, bob) = (bench.worker("ada"), bench.worker("bob"));
-    bench.store().register(&ada, &[], Duration::from_millis(20)).await.expect("a worker registers");
+    bench.store().register(&ada, &[], Duration::from_millis(100)).await.expect("a worker registers");
     bench.store().register(&bob, &[], LEASE).await.expect("a worker registers");
-    let silent = bench.now().await.plus_millis(41);
-    bench.until(silent).await;
-    assert_eq!(living(&bench).await.into_iter().map(|row| row.id).collect::<Vec<_>>(), [bob.id]);
+    let listed = async || living(&bench).await.into_iter().map(|row| row.id).collect::<Vec<_>>();
+    let seen = living(&bench).await.into_iter().find(|row| row.id == ada.id).expect("it was just seen").seen_at;
+    bench.until(seen.plus_millis(110)).await;
+    let alive = listed().await;
+    // A clock that cannot be moved may have run on while a busy machine looked.
+    assert!(alive.contains(&ada.id) || bench.now().await > seen.plus_millis(200), "one lease is not too long");
+    bench.until(seen.plus_millis(201)).await;
+    assert_eq!(listed().await, [bob.id]);
 }
