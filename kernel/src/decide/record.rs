@@ -397,7 +397,8 @@ pub(super) fn ended(status: CallStatus, told: &str) -> CallOutcome {
     CallOutcome { blobs: Vec::new(), elapsed_ms: 0, output: told.into(), records: Vec::new(), status, whole: None }
 }
 
-/// Ends the task: a cancel came.
+/// Ends the task: a cancel came. What a person said before is on record all the same, since
+/// no later append will take it.
 pub(super) fn cancel(draft: &mut Draft, position: Position, items: &[InboxItem]) -> Result<(), RecordError> {
     let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     let Item::Cancel { reason } = &item.item else { return Err(draft.misplaced("the item is no cancel")) };
@@ -407,6 +408,7 @@ pub(super) fn cancel(draft: &mut Draft, position: Position, items: &[InboxItem])
         CallStatus::Cancelled,
         "cancelled: the task was cancelled while the call ran",
     )?;
+    join(draft, items)?;
     snapshot_if_due(draft)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
     draft.push(&item.actor, Origin::System, None, TaskCancelled { reason })?;
