@@ -21,10 +21,10 @@ mod time;
 mod verify;
 mod worker;
 
-pub use client::{Client, Said, Submission};
+pub use client::{Client, NotBefore, Said, Submission};
 pub use compose::COMPOSER;
 pub use error::{ClientError, LoadError, WorkerError};
-pub use host::{Host, HostBuilder, ModelSource, ModelSourceError};
+pub use host::{Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
 pub use load::{LoadOptions, load};
 pub use time::TokioClock;
 pub use verify::{Break, Level, Verdict};

@@ -7,7 +7,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use plica_kernel::id::{Queue, TaskId};
+use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_kernel::limits::{NEWER_VERSION_REST_MS, UNAVAILABLE_MAX_MS};
 use plica_kernel::row::Status;
 use plica_ports::store::{ClaimError, ClaimRequest, Claimed, Outlook, StoreError, Worker as WorkerIdentity};
@@ -58,6 +58,41 @@ pub struct WorkerOptions {
     pub until_idle: bool,
     /// Drives this task and no other, to its end or until it waits for someone.
     pub only: Option<TaskId>,
+}
+
+impl WorkerOptions {
+    /// A resident worker of this name that serves every queue, holds tasks for 30 s at a time
+    /// and works on four at once.
+    ///
+    /// Its process is not told to the store, so its tasks are free once their leases are over
+    /// and not before: a host that knows its process says so in `identity`.
+    pub fn new(name: WorkerId) -> Self {
+        let identity = WorkerIdentity {
+            id: name,
+            instance: new_instance_id(),
+            host: "localhost".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: None,
+        };
+        Self {
+            identity,
+            queues: Vec::new(),
+            lease: Duration::from_secs(30),
+            concurrency: 4,
+            until_idle: false,
+            only: None,
+        }
+    }
+
+    /// The same, but it ends when there is nothing left to do.
+    #[must_use]
+    pub fn until_idle(self) -> Self {
+        Self { until_idle: true, ..self }
+    }
+}
+
+fn new_instance_id() -> InstanceId {
+    InstanceId::new(uuid::Uuid::now_v7().to_string()).expect("UUID text is a valid id")
 }
 
 /// A worker on a host.
@@ -111,8 +146,13 @@ impl Worker {
         ended
     }
 
+    /// Says that a worker is alive. One that drives a single task is none for others to count
+    /// on: it will not take theirs.
     async fn register(&self) {
         let options = &self.options;
+        if options.only.is_some() {
+            return;
+        }
         if let Err(error) = self.host.store.register(&options.identity, &options.queues, options.lease).await {
             tracing::warn!(%error, "the worker could not be registered");
         }
@@ -316,7 +356,9 @@ async fn beat(host: Arc<Host>, holds: Arc<Holds>, options: WorkerOptions) {
                 Ok(()) => renewed = now,
                 Err(error) => tracing::warn!(%error, "leases could not be renewed: trying again"),
             }
-            if let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await {
+            if options.only.is_none()
+                && let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await
+            {
                 tracing::debug!(%error, "the worker could not say that it is alive");
             }
         } else if let Err(error) = holds.glance(&*host.store).await {
