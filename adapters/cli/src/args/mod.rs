@@ -103,7 +103,7 @@ Example:
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
-done here, unless --detach is given.
+done here, unless --detach is given; the exit status is then that of a cancelled task, 1.
 
 Example:
   plica cancel @last --reason \"wrong branch\"")]
@@ -162,6 +162,9 @@ pub struct Submit {
     /// A label of your own; may be given several times
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub labels: Vec<Label>,
+    /// Print the id, and whether the task is new, as one JSON object
+    #[arg(long)]
+    pub json: bool,
     /// What the task is to do; `-` reads it from standard input
     #[arg(value_name = "GOAL")]
     pub goal: Text,
@@ -182,6 +185,9 @@ pub struct Worker {
     /// Serve these queues only
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub queues: Vec<Queue>,
+    /// Print one JSON object at the end: who worked, and what ended it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `list`.
@@ -265,6 +271,9 @@ pub struct Send {
     /// Return once the message is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `cancel`.
@@ -279,6 +288,9 @@ pub struct Cancel {
     /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `verify`.

@@ -3,9 +3,10 @@
 
 use plica_engine::Client;
 use plica_ports::store::Row;
+use serde_json::json;
 
-use super::drive::{Driven, drive};
-use super::{named, read_text};
+use super::drive::{Shown, drive};
+use super::{json_line, named, print, read_text};
 use crate::args::{Cancel, Send};
 use crate::compose;
 use crate::fault::Fault;
@@ -14,23 +15,49 @@ pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
-    go_on(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    if arguments.detach || client.has_worker(&row.facts.queue).await? {
-        return Ok(0);
-    }
-    drive(client, &row.id, Driven { json: false }).await?;
-    // The task being cancelled is what was asked for, not a failure.
-    Ok(0)
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
-async fn go_on(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
-    if detach || client.has_worker(&row.facts.queue).await? {
-        return Ok(0);
+/// Drives the task that something was delivered to, unless somebody else does; exits as `run`
+/// would if it does (CL-2).
+async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
+    let id = &row.id;
+    let attended = is_attended(client, row).await?;
+    let driven = !detach && !attended;
+    let code = if driven {
+        drive(client, id, if json { Shown::Nothing } else { Shown::Answer }).await?
+    } else {
+        if attended {
+            eprintln!("plica: delivered; a worker is alive: `plica events {id} --follow` shows what comes of it");
+        } else {
+            eprintln!("plica: delivered; no worker is alive: `plica worker --until-idle` works on it");
+        }
+        0
+    };
+    if json {
+        let status = client.row(id).await?.projection.status.name();
+        let mut object = json!({ "task": id.as_str(), "driven": driven, "status": status });
+        if driven && let Some(answer) = client.answer(id).await? {
+            object["answer"] = answer.into();
+        }
+        print(&json_line(&object))?;
     }
-    drive(client, &row.id, Driven { json: false }).await
+    Ok(code)
+}
+
+/// Whether a worker is alive that serves the task's queue, or that holds it now, as another
+/// `plica run` does.
+async fn is_attended(client: &Client, row: &Row) -> Result<bool, Fault> {
+    if client.has_worker(&row.facts.queue).await? {
+        return Ok(true);
+    }
+    let now = client.store().now().await?;
+    let row = client.row(&row.id).await?;
+    Ok(row.lease_until.is_some_and(|until| until > now) && row.holder.is_some_and(|holder| !compose::is_gone(&holder)))
 }

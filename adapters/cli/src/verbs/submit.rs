@@ -5,8 +5,9 @@ use std::path::Path;
 
 use plica_engine::{Client, NotBefore, Submission};
 use plica_ports::store::Created;
+use serde_json::json;
 
-use super::{print, read_text};
+use super::{json_line, print, read_text};
 use crate::agent::{Agent, AgentReader};
 use crate::args::Submit;
 use crate::compose;
@@ -19,8 +20,12 @@ pub async fn submit(client: &Client, arguments: Submit) -> Result<u8, Fault> {
     submission.priority = Some(arguments.priority);
     submission.labels = arguments.labels.into_iter().map(|label| (label.name, label.value)).collect::<BTreeMap<_, _>>();
     submission.not_before = arguments.at.map(NotBefore::At).or(arguments.delay.map(NotBefore::In));
-    let Created { id, .. } = client.submit(submission).await?;
-    print(format!("{id}\n").as_bytes())?;
+    let Created { id, fresh } = client.submit(submission).await?;
+    if arguments.json {
+        print(&json_line(&json!({ "task": id.as_str(), "new": fresh })))?;
+    } else {
+        print(format!("{id}\n").as_bytes())?;
+    }
     Ok(0)
 }
 
