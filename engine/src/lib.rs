@@ -29,3 +29,8 @@ pub use load::{LoadOptions, load};
 pub use time::TokioClock;
 pub use verify::{Break, Level, Verdict};
 pub use worker::{Stop, Worker, WorkerOptions};
+
+/// The README's example is a test of this crate (LI-1).
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
