@@ -132,7 +132,7 @@ impl Worker {
             progress: Arc::new(AtomicU64::new(self.clock_ms())),
             unavailable: None,
         };
-        self.register().await;
+        self.register().await?;
         let mut heart = JoinSet::new();
         heart.spawn(beat(self.host.clone(), running.holds.clone(), self.options.clone()));
         let ended = self.work(&mut running, &stop).await;
@@ -148,13 +148,17 @@ impl Worker {
 
     /// Says that a worker is alive. One that drives a single task is none for others to count
     /// on: it will not take theirs.
-    async fn register(&self) {
+    async fn register(&self) -> Result<(), StoreError> {
         let options = &self.options;
         if options.only.is_some() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.host.store.register(&options.identity, &options.queues, options.lease).await {
-            tracing::warn!(%error, "the worker could not be registered");
+        match self.host.store.register(&options.identity, &options.queues, options.lease).await {
+            Err(StoreError::Unavailable(why)) => {
+                tracing::warn!(why, "the worker could not be registered");
+                Ok(())
+            }
+            registered => registered,
         }
     }
 
@@ -171,7 +175,9 @@ impl Worker {
             match self.claim(running, stop).await {
                 Ok(0) => {}
                 Ok(_) => continue,
-                Err(why) => self.note_unavailable(running, why)?,
+                Err(StoreError::Unavailable(why)) => self.note_unavailable(running, why)?,
+                // Waiting does not mend it: someone must look.
+                Err(unusable) => return Err(unusable.into()),
             }
             if running.tasks.is_empty() && running.unavailable.is_none() && self.is_done(running).await? {
                 return Ok(());
@@ -200,7 +206,7 @@ impl Worker {
     }
 
     /// Claims what there is room for and starts to drive it; says how many.
-    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, String> {
+    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, StoreError> {
         let room = self.options.concurrency.saturating_sub(running.tasks.len());
         if room == 0 {
             return Ok(0);
@@ -220,9 +226,12 @@ impl Worker {
             Ok(claimed) => claimed,
             Err(ClaimError::CommitUnknown(why)) => {
                 tracing::warn!(why, "fate of a claim unknown: asking what is held");
-                self.adopt_own().await.map_err(|error| error.to_string())?
+                self.adopt_own().await.map_err(|error| match error {
+                    ClaimError::CommitUnknown(why) => StoreError::Unavailable(why),
+                    ClaimError::Store(error) => error,
+                })?
             }
-            Err(ClaimError::Store(error)) => return Err(error.to_string()),
+            Err(ClaimError::Store(error)) => return Err(error),
         };
         running.unavailable = None;
         let count = claimed.len();
@@ -268,7 +277,10 @@ impl Worker {
     /// The store cannot be reached: a resident worker goes on trying, any other gives up once
     /// 30 s have passed without a committed append (ST-10).
     fn note_unavailable(&self, running: &mut Running, why: String) -> Result<(), WorkerError> {
-        tracing::warn!(why, "the store cannot be reached");
+        // Said once, and not at every try.
+        if running.unavailable.is_none() {
+            tracing::warn!(why, "the store cannot be reached: trying again");
+        }
         running.unavailable = Some(why);
         self.check_patience(running)
     }
