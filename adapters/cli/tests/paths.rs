@@ -58,6 +58,25 @@ fn every_path_that_the_maps_name_exists() {
     }
 }
 
+/// The table of operations names the test that cuts each, and the file it is in.
+#[test]
+fn every_test_that_the_table_of_operations_names_is_there() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");
+    let rows: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("| ") && line.matches('|').count() == 8).collect();
+    let (head, rows) = rows.split_first().expect("a table");
+    assert!(head.ends_with("test that cuts it |"));
+    for row in rows {
+        let cell = row.trim_end_matches(" |").rsplit("| ").next().expect("a cell");
+        let named = spans(cell);
+        assert!(!named.is_empty() && named.len() % 2 == 0, "no test in: {row}");
+        for pair in named.chunks(2) {
+            let file = fs::read_to_string(root().join(&pair[1])).expect("the file is there");
+            assert!(file.contains(&format!("fn {}(", pair[0])), "{} has no test {}", pair[1], pair[0]);
+        }
+    }
+}
+
 #[test]
 fn every_crate_and_every_room_of_kernel_ports_and_engine_is_on_the_map() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");

@@ -2,9 +2,9 @@
 
 use plica_kernel::body::Body;
 use plica_kernel::event::{
-    ApprovalResolved, ApprovalVerdict, CallEntry, CallStatus, DecisionKind, DecisionRecorded, Failure, LLMRequestFinished,
-    LateKind, MessagesAppended, Payload, RequestStatus, Role, SealVerdict, SubtaskStatus, SuspendReason,
-    TaskStatePatched, TaskSuspended,
+    ApprovalResolved, ApprovalVerdict, CallEntry, CallStatus, DecisionKind, DecisionRecorded, Failure,
+    LLMRequestFinished, LateKind, MessagesAppended, Payload, RequestStatus, Role, SealVerdict, SubtaskStatus,
+    SuspendReason, TaskStatePatched, TaskSuspended,
 };
 use plica_kernel::wake::{Wake, Woken};
 
