@@ -69,7 +69,7 @@ fn every_test_that_the_table_of_operations_names_is_there() {
     for row in rows {
         let cell = row.trim_end_matches(" |").rsplit("| ").next().expect("a cell");
         let named = spans(cell);
-        assert!(!named.is_empty() && named.len() % 2 == 0, "no test in: {row}");
+        assert!(!named.is_empty() && named.len().is_multiple_of(2), "no test in: {row}");
         for pair in named.chunks(2) {
             let file = fs::read_to_string(root().join(&pair[1])).expect("the file is there");
             assert!(file.contains(&format!("fn {}(", pair[0])), "{} has no test {}", pair[1], pair[0]);
