@@ -7,4 +7,5 @@
 mod common;
 
 mod bytes;
+mod golden;
 mod walks;
