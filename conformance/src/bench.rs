@@ -1,16 +1,20 @@
 //! The bench on which a store is tested: workers, tasks, claims and waiting by the store's own
 //! clock, in as few words as a test needs.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use plica_kernel::id::{DedupKey, InstanceId, LedgerId, Queue, Seq, TaskId, WorkerId};
+use plica_kernel::id::{DedupKey, InstanceId, LedgerId, Position, Queue, Seq, TaskId, WorkerId};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::{Item, Wake};
+use plica_kernel::wake::{InboxItem, Item, Wake};
 use plica_ports::Store;
 use plica_ports::store::{
-    Appended, Batch, ClaimRequest, Claimed, Conflict, Delivered, Facts, NewTask, Row, StoredEvent, Worker,
+    AppendError, Appended, Batch, ClaimRequest, Claimed, Conflict, Delivered, Facts, NewTask, Row, StoredEvent,
+    Verdict, Worker,
 };
 
 use crate::{Log, Subject, opening_facts};
@@ -19,8 +23,14 @@ use crate::{Log, Subject, opening_facts};
 pub const LEASE: Duration = Duration::from_secs(120);
 /// A lease that a test waits out, on a clock that cannot be moved too.
 pub const SHORT_LEASE: Duration = Duration::from_millis(30);
+/// A lease that a test waits out after an append that it must not run out on.
+pub const BRIEF_LEASE: Duration = Duration::from_secs(1);
 /// How often a clock that cannot be moved is looked at.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// By how much a clock that can be moved is ahead at each step, as a clock of its own would be:
+/// so that what is stamped later shows a later time.
+const TICK: Duration = Duration::from_micros(1);
 
 /// A subject with what a test says about it.
 #[derive(Debug)]
@@ -113,6 +123,7 @@ impl Bench {
     /// A new task with facts changed by `change`.
     pub async fn task_with(&self, change: impl FnOnce(&mut Facts)) -> Log {
         let (log, task) = self.draft(change).await;
+        self.subject.advance(TICK);
         self.store().create(task).await.expect("a sound task is created");
         log
     }
@@ -150,6 +161,7 @@ impl Bench {
     /// Tries to claim one task.
     pub async fn try_hold(&self, worker: &Worker, task: &TaskId, lease: Duration) -> Option<Claimed> {
         let request = ClaimRequest { task: Some(task.clone()), lease, ..self.request(worker, 1) };
+        self.subject.advance(TICK);
         let mut claimed = self.claim(&request).await;
         assert!(claimed.len() <= 1, "more than the named task was handed out");
         claimed.pop()
@@ -174,6 +186,7 @@ impl Bench {
 
     /// Appends a batch that must be accepted.
     pub async fn append(&self, claimed: &Claimed, batch: &Batch) -> Appended {
+        self.subject.advance(TICK);
         self.store().append(&claimed.claim, batch).await.expect("a sound batch is written")
     }
 
@@ -183,13 +196,35 @@ impl Bench {
         let error = self.store().append(&claimed.claim, batch).await.expect_err("the batch is refused");
         assert_eq!((self.row(&batch.task).await, self.events(&batch.task).await), before, "something was written");
         match error {
-            plica_ports::store::AppendError::Conflict(conflict) => conflict,
+            AppendError::Conflict(conflict) => conflict,
             other => panic!("refused by {other:?} and not by a conflict"),
         }
     }
 
+    /// Appends a batch that must be refused because it contradicts itself; checks that nothing
+    /// was written.
+    pub async fn invalid(&self, claimed: &Claimed, batch: &Batch) {
+        let before = (self.row(&claimed.claim.task).await, self.events(&claimed.claim.task).await);
+        let error = self.store().append(&claimed.claim, batch).await.expect_err("the batch is refused");
+        let after = (self.row(&claimed.claim.task).await, self.events(&claimed.claim.task).await);
+        assert_eq!(after, before, "something was written");
+        assert!(matches!(error, AppendError::Invalid { .. }), "refused by {error:?} and not as invalid");
+    }
+
+    /// Hands a claim back.
+    pub async fn release(&self, claimed: &Claimed, not_before: Option<Timestamp>) -> Verdict {
+        self.subject.advance(TICK);
+        self.store().release(&claimed.claim, not_before).await.expect("a claim is handed back")
+    }
+
+    /// The untaken items of a task.
+    pub async fn untaken(&self, task: &TaskId) -> Vec<InboxItem> {
+        self.store().inbox(task, Position(0)).await.expect("inboxes can be read")
+    }
+
     /// Delivers an item that must be taken.
     pub async fn deliver(&self, task: &TaskId, item: &Item, key: &str) -> Delivered {
+        self.subject.advance(TICK);
         self.store().deliver(task, "user:ada", item, &self.key(key)).await.expect("the item is taken")
     }
 
@@ -221,5 +256,17 @@ impl Bench {
     /// All events of a task.
     pub async fn events(&self, task: &TaskId) -> Vec<StoredEvent> {
         self.store().read(task, Seq(1), usize::MAX).await.expect("logs can be read")
+    }
+}
+
+/// Polls `wait` until whatever it waits with is set up, without waiting for it.
+///
+/// # Panics
+/// When it is ready: there was nothing to be told of yet.
+pub(crate) async fn settle_in<F: Future + ?Sized>(mut wait: Pin<&mut F>) {
+    for _ in 0..8 {
+        let polled = poll_fn(|context| Poll::Ready(wait.as_mut().poll(context).is_ready())).await;
+        assert!(!polled, "a wait ended before there was anything to be told of");
+        tokio::task::yield_now().await;
     }
 }

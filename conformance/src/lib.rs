@@ -30,6 +30,7 @@
 //! }
 //!
 //! plica_conformance::store_suite!(subject);
+//! plica_conformance::content_suite!(content);
 //! ```
 //!
 //! Each suite expands to one `#[test]` a clause (`store::st_1_…`, `content::co_1_…`); each
@@ -41,10 +42,11 @@
 //! [`Subject`]; then any file of [`store`].
 
 mod bench;
+pub mod content;
 mod log;
 pub mod store;
 mod subject;
 
-pub use bench::{Bench, LEASE, SHORT_LEASE};
+pub use bench::{BRIEF_LEASE, Bench, LEASE, SHORT_LEASE};
 pub use log::{Log, note, opening_facts};
 pub use subject::{Capability, ContentSubject, Subject, run};

@@ -190,3 +190,51 @@ fn follow(row: &mut Projection, payload: &Payload) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plica_kernel::decode::decode;
+    use plica_kernel::id::Position;
+    use plica_kernel::state::Task;
+    use plica_kernel::wake::WakeKey;
+    use plica_ports::store::{Claim, Token, Verdict};
+
+    use super::*;
+
+    fn claimed(log: &Log) -> Claimed {
+        let run = RunId::new("a-run").expect("an id");
+        Claimed {
+            claim: Claim { task: log.id.clone(), epoch: Epoch(1), run, token: Token([0; 32]) },
+            seq: log.row.seq,
+            hash: log.row.hash,
+            items: Vec::new(),
+            verdict: Verdict { now: Timestamp::from_micros(9), inbox_tail: Position(0) },
+            lease_until: Timestamp::from_micros(99),
+        }
+    }
+
+    /// FO-4: the suite's logs are such as the kernel folds, to the rows that come with them.
+    #[test]
+    fn fo_4_logs_made_by_hand_fold_to_their_rows() {
+        let (ledger, id) = (LedgerId::new("a-ledger").expect("an id"), TaskId::new("a-task").expect("an id"));
+        let (mut log, created) = Log::begin(&ledger, &id, opening_facts(Timestamp::from_micros(1)));
+        let first = &created.events[0];
+        let first_event = decode(&first.body, &first.hash).expect("it decodes");
+        let mut task = Task::begin(&first_event, first.hash, None).expect("it begins a task");
+        let makes: [fn(&Log, &Claimed) -> Batch; 4] = [
+            |log, claimed| log.batch(claimed, vec![note("one"), note("two")]),
+            |log, claimed| log.suspending(claimed, Wake::on(WakeKey::Background)),
+            Log::waking,
+            Log::completing,
+        ];
+        for make in makes {
+            let batch = make(&log, &claimed(&log));
+            for sealed in &batch.events {
+                let event = decode(&sealed.body, &sealed.hash).expect("it decodes");
+                task.apply(&event, sealed.hash).expect("it follows");
+            }
+            log.accept(&batch);
+            assert_eq!(task.projection(), log.row);
+        }
+    }
+}

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born};
-use plica_kernel::event::TaskCreated;
-use plica_kernel::id::{DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
+use plica_kernel::event::{MessageOrigin, Role, TaskCreated};
+use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
 use plica_kernel::time::Timestamp;
@@ -72,17 +72,19 @@ impl Submission {
 pub enum Said {
     /// A message.
     Message {
-        /// `user`, `assistant` or `system`.
-        role: String,
-        /// Its text.
-        text: String,
-        /// The calls it makes: tool and arguments.
-        calls: Vec<(String, String)>,
+        /// Who speaks.
+        role: Role,
+        /// Where it comes from, unless the model said it.
+        origin: Option<MessageOrigin>,
+        /// What it says.
+        blocks: Vec<Block>,
     },
     /// The result of a call.
     Result {
-        /// The call's id.
-        call: String,
+        /// The call.
+        call: CallId,
+        /// The tool that was named.
+        tool: String,
         /// How it ended.
         status: ResultStatus,
         /// What the model was told.
@@ -280,20 +282,20 @@ impl Client {
         let state = self.state(task, None, false).await?;
         let content = self.content()?;
         let mut said = Vec::new();
+        let mut called: Vec<String> = Vec::new();
         for entry in state.runtime().messages.iter() {
             match entry {
                 Entry::Message(message) => {
                     let blocks = blocks_of(&message.blocks, content).await.map_err(|error| text_error(task, &error))?;
-                    said.push(say(format!("{:?}", message.role).to_lowercase(), &blocks));
+                    called = tools_of(&blocks);
+                    said.push(Said::Message { role: message.role, origin: message.origin, blocks });
                 }
                 Entry::Results(results) => {
-                    for (index, result) in results.results.iter().enumerate() {
+                    for (index, result) in (0..).zip(&results.results) {
+                        let call = CallId { decision: results.decision, index };
+                        let tool = called.get(index as usize).cloned().unwrap_or_default();
                         let output = self.text(task, &result.output).await?;
-                        said.push(Said::Result {
-                            call: format!("{}.{index}", results.decision),
-                            status: result.status,
-                            output,
-                        });
+                        said.push(Said::Result { call, tool, status: result.status, output });
                     }
                 }
             }
@@ -355,17 +357,12 @@ fn text_error(task: &TaskId, error: &ComposeError) -> ClientError {
     ClientError::Text { task: task.clone(), rule: error.to_string() }
 }
 
-fn say(role: String, blocks: &[Block]) -> Said {
-    let mut text = String::new();
-    let mut calls = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Text { text: part } => text.push_str(part),
-            Block::ToolUse { args, tool, .. } => calls.push((tool.clone(), args.clone())),
-            Block::Thinking { .. } => {}
-        }
-    }
-    Said::Message { role, text, calls }
+fn tools_of(blocks: &[Block]) -> Vec<String> {
+    let tool = |block: &Block| match block {
+        Block::ToolUse { tool, .. } => Some(tool.clone()),
+        Block::Text { .. } | Block::Thinking { .. } => None,
+    };
+    blocks.iter().filter_map(tool).collect()
 }
 
 /// A new task as a store takes it.

@@ -80,7 +80,6 @@ impl World {
             }
             let lease_until = lease_end(now, lease);
             record.epoch = record.epoch.next();
-            record.not_before = None;
             record.hold = Some(Hold {
                 worker: worker.clone(),
                 run: run.clone(),

@@ -32,7 +32,7 @@ pub(crate) struct Record {
     pub(crate) epoch: Epoch,
     /// None once released; a lease that ran out leaves it, so that it can be renewed.
     pub(crate) hold: Option<Hold>,
-    /// Not to be claimed before this time while ready or running.
+    /// Not to be claimed before this time while ready or running; set anew by every release.
     pub(crate) not_before: Option<Timestamp>,
     /// Not to be claimed before this time, whatever the status (ST-18).
     pub(crate) idle_until: Option<Timestamp>,

@@ -71,8 +71,8 @@ pub async fn st_1_queues_bound_what_is_claimed(subject: Subject) {
     let third = bench.task_with(|facts| facts.queue = bench.queue("green")).await;
     let worker = bench.worker("ada");
     let within = |queues: &[_]| ClaimRequest { queues: queues.to_vec(), ..bench.request(&worker, 9) };
-    assert_eq!(ids(&bench.claim(&within(std::slice::from_ref(&blue))).await), [second.id.clone()]);
-    assert!(bench.claim(&within(&[blue.clone()])).await.is_empty());
+    assert_eq!(ids(&bench.claim(&within(std::slice::from_ref(&blue))).await), [second.id]);
+    assert!(bench.claim(&within(std::slice::from_ref(&blue))).await.is_empty());
     let foreign = ClaimRequest { task: Some(third.id.clone()), ..within(&[red.clone(), blue]) };
     assert!(bench.claim(&foreign).await.is_empty(), "a named task of another queue was handed out");
     assert_eq!(

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plica_engine::{Client, Host, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerOptions, load};
+use plica_engine::{
+    Client, Host, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerOptions, load,
+};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::EventType;
@@ -13,8 +15,8 @@ use plica_kernel::row::Status;
 use plica_memory::MemoryStore;
 use plica_ports::store::Worker as Identity;
 use plica_ports::{
-    CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Store, Tool, ToolDeclaration,
-    ToolError, ToolOutput,
+    CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Store, Tool,
+    ToolDeclaration, ToolError, ToolOutput,
 };
 use plica_script::ScriptModel;
 use serde_json::{Value, json};
@@ -95,7 +97,12 @@ impl Bench {
             env: vec![],
             instructions: "Do the work.".into(),
             interactive: false,
-            model: ModelChoice { provider: "script".into(), name: "test".into(), script: None, options: Default::default() },
+            model: ModelChoice {
+                provider: "script".into(),
+                name: "test".into(),
+                script: None,
+                options: Default::default(),
+            },
             name: "main".into(),
             on_crash: OnCrash::Resolve,
             permission_mode: PermissionMode::Bypass,

@@ -186,6 +186,18 @@ impl From<CallStatus> for ResultStatus {
 }
 
 impl ResultStatus {
+    /// The word as recorded.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether the model is told that the call failed.
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Ok)

@@ -1,0 +1,330 @@
+//! The command line: verbs, their arguments, their help. Nothing is carried out here.
+
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, value_parser};
+use plica_kernel::envelope::Origin;
+use plica_kernel::event::EventType;
+use plica_kernel::id::{DedupKey, Queue, Seq};
+use plica_kernel::row::Status;
+use plica_kernel::time::Timestamp;
+
+pub(crate) use values::origin_name;
+pub use values::{Label, ReadText, Text};
+
+/// Runs LLM agents that must not lose their place.
+///
+/// A task's log is its only truth: kill a worker at any moment and the next one carries on
+/// from the log. Exit status: 0 done, 1 task failed or cancelled, 2 usage, 3 waiting for
+/// someone, 4 store or configuration, 5 verification failed, 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "plica",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  plica run --agent coder.toml \"Make the tests pass\"
+  plica submit --agent coder.toml \"Make the tests pass\" && plica worker --until-idle
+  plica show @last"
+)]
+pub struct Arguments {
+    /// Where tasks live: sqlite:PATH or memory: [default: a SQLite file in your data folder]
+    #[arg(long, global = true, value_name = "STORE", env = "PLICA_STORE", hide_env_values = true)]
+    pub store: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Create a task and drive it here until it ends or waits for someone
+    #[command(after_help = "\
+Prints the answer, or each committed event with --json.
+
+Examples:
+  plica run --agent coder.toml \"Make the tests pass\"
+  plica run --agent coder.toml - < goal.txt")]
+    Run(Run),
+    /// Create a task for a worker and print its id
+    #[command(after_help = "\
+Examples:
+  plica submit --agent coder.toml \"Make the tests pass\"
+  plica submit --agent report.toml --at \"2026-12-01 09:00\" --key daily-2026-12-01 \"Write the report\"")]
+    Submit(Submit),
+    /// Work on tasks as they become due
+    #[command(after_help = "\
+Ends on SIGTERM or Ctrl-C, handing its tasks back; its exit status says nothing of theirs.
+
+Examples:
+  plica worker
+  plica worker --until-idle
+  plica worker --queues main,reports --concurrency 8")]
+    Worker(Worker),
+    /// List tasks, newest first
+    #[command(after_help = "\
+Examples:
+  plica list --status waiting
+  plica list --json | head -n 1")]
+    List(List),
+    /// Say what a task is doing, or why it is not moving
+    #[command(after_help = "\
+Examples:
+  plica show @last
+  plica show 0198f3 --json --at 12")]
+    Show(Show),
+    /// Print a task's events
+    #[command(after_help = "\
+Examples:
+  plica events @last --follow
+  plica events @last --type ToolCallStarted,ToolCallFinished
+  plica events @last --json > task.jsonl")]
+    Events(Events),
+    /// Print a task's conversation
+    #[command(after_help = "Example:\n  plica messages @last")]
+    Messages(Messages),
+    /// Send a task a message
+    #[command(after_help = "\
+The message joins at the next safe point. With no worker alive the task is then driven here,
+unless --detach is given.
+
+Example:
+  plica send @last \"Use the staging server\"")]
+    Send(Send),
+    /// End a task
+    #[command(after_help = "\
+What is running is stopped and every open call gets an outcome. With no worker alive this is
+done here, unless --detach is given.
+
+Example:
+  plica cancel @last --reason \"wrong branch\"")]
+    Cancel(Cancel),
+    /// Check that nothing in a task, or in the whole store, was changed or lost
+    #[command(after_help = "\
+Exit status 5 if anything is broken, naming the first break.
+
+Examples:
+  plica verify @last
+  plica verify --all --json")]
+    Verify(Verify),
+    /// Check the store, its workers and blocked tasks
+    #[command(after_help = "\
+Examples:
+  plica doctor
+  plica doctor --unblock 0198f3")]
+    Doctor(Doctor),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The agent's TOML file
+    #[arg(long, value_name = "FILE")]
+    pub agent: PathBuf,
+    /// Print each committed event as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// What the task is to do; `-` reads it from standard input
+    #[arg(value_name = "GOAL")]
+    pub goal: Text,
+}
+
+/// Arguments of `submit`.
+#[derive(Debug, Args)]
+pub struct Submit {
+    /// The agent's TOML file
+    #[arg(long, value_name = "FILE")]
+    pub agent: PathBuf,
+    /// Not before so long from now: 90s, 15m, 2h, 3d, 1h30m
+    #[arg(long = "in", value_name = "DURATION", value_parser = values::duration, conflicts_with = "at")]
+    pub delay: Option<Duration>,
+    /// Not before this time: 2026-12-01T09:00:00Z, or local time as "2026-12-01 09:00"
+    #[arg(long, value_name = "TIME", value_parser = values::local_time)]
+    pub at: Option<Timestamp>,
+    /// Create the task once however often this is called with the same key
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<DedupKey>,
+    /// The queue it waits in [default: the agent's, or main]
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<Queue>,
+    /// 0 goes first, 3 last
+    #[arg(long, value_name = "0-3", default_value_t = 2, value_parser = value_parser!(u8).range(0..=3))]
+    pub priority: u8,
+    /// A label of your own; may be given several times
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    pub labels: Vec<Label>,
+    /// What the task is to do; `-` reads it from standard input
+    #[arg(value_name = "GOAL")]
+    pub goal: Text,
+}
+
+/// Arguments of `worker`.
+#[derive(Debug, Args)]
+pub struct Worker {
+    /// End when nothing runs and nothing will become due by itself
+    #[arg(long)]
+    pub until_idle: bool,
+    /// How long a task stays ours without a sign of life; fractions are allowed
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::lease)]
+    pub lease: Duration,
+    /// Tasks at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u16).range(1..=1024))]
+    pub concurrency: u16,
+    /// Serve these queues only
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub queues: Vec<Queue>,
+}
+
+/// Arguments of `list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print a JSON object a line, for every task unless --limit is given
+    #[arg(long)]
+    pub json: bool,
+    /// Only tasks with this status
+    #[arg(long, value_name = "STATUS", value_parser = status_parser())]
+    pub status: Option<Status>,
+    /// At most so many tasks [default: 50, with --json all]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+}
+
+/// Arguments of `show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Print the whole state as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// As of this event
+    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
+    pub at: Option<Seq>,
+    /// Fold the whole log instead of starting from a snapshot; the result is the same
+    #[arg(long)]
+    pub ignore_snapshots: bool,
+}
+
+/// Arguments of `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Print the stored bytes, an event a line, each with its hash
+    #[arg(long)]
+    pub json: bool,
+    /// Only events of this origin
+    #[arg(long, value_name = "ORIGIN", value_parser = origin_parser())]
+    pub origin: Option<Origin>,
+    /// Only events of this actor, as in user:ada
+    #[arg(long, value_name = "ACTOR")]
+    pub actor: Option<String>,
+    /// Only events of these types
+    #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',', value_parser = type_parser(),
+        hide_possible_values = true)]
+    pub types: Vec<EventType>,
+    /// Only events after this one
+    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
+    pub after: Option<Seq>,
+    /// Go on with new events as they come, until the task is over
+    #[arg(long)]
+    pub follow: bool,
+}
+
+/// Arguments of `messages`.
+#[derive(Debug, Args)]
+pub struct Messages {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Print a JSON object a message
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `send`.
+#[derive(Debug, Args)]
+pub struct Send {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// What to say; `-` reads it from standard input
+    #[arg(value_name = "TEXT")]
+    pub text: Text,
+    /// Return once the message is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `cancel`.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Return once the order is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all")]
+    pub task: Option<String>,
+    /// Every task of the store
+    #[arg(long)]
+    pub all: bool,
+    /// Print the verdict as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Let a blocked task be claimed again
+    #[arg(long, value_name = "TASK")]
+    pub unblock: Option<String>,
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A parser that knows the names it takes, so help lists them and a typing error gets a hint.
+fn named<T: Clone + std::marker::Send + Sync + 'static>(
+    all: impl Iterator<Item = (&'static str, T)> + Clone + std::marker::Send + Sync + 'static,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.clone().map(|(name, _)| name)).try_map(move |text: String| {
+        all.clone().find(|(name, _)| *name == text).map(|(_, value)| value).ok_or("no such name")
+    })
+}
+
+fn status_parser() -> impl TypedValueParser<Value = Status> {
+    let all = [Status::Ready, Status::Running, Status::Waiting, Status::Completed, Status::Failed, Status::Cancelled];
+    named(all.into_iter().map(|status| (status.name(), status)))
+}
+
+fn origin_parser() -> impl TypedValueParser<Value = Origin> {
+    let all = [Origin::Engine, Origin::Llm, Origin::Observer, Origin::Tool, Origin::System];
+    named(all.into_iter().map(|origin| (origin_name(origin), origin)))
+}
+
+fn type_parser() -> impl TypedValueParser<Value = EventType> {
+    named(EventType::ALL.iter().map(|kind| (kind.name(), *kind)))
+}

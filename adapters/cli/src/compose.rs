@@ -1,0 +1,127 @@
+//! Which concrete thing is plugged in where: the only place that chooses.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcetera::BaseStrategy;
+use plica_engine::{Host, HostBuilder, ModelSource, ModelSourceError, Worker, WorkerOptions};
+use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
+use plica_memory::MemoryStore;
+use plica_ports::store::{ProcessIdentity, Worker as Identity};
+use plica_ports::{ContentStore, Model, ModelChoice, Store};
+use plica_script::ScriptModel;
+use plica_sqlite::{OpenOptions, SqliteStore};
+
+use crate::fault::Fault;
+
+/// The model providers of this build.
+pub const PROVIDERS: &[&str] = &["script"];
+
+/// The store that `--store` or `PLICA_STORE` names, else a file in the user's data folder
+/// (CL-3). Opening creates nothing.
+pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
+    let Some(named) = named else {
+        let strategy = etcetera::choose_base_strategy().map_err(|error| {
+            Fault::Config(format!("no home folder for the default store ({error}); name one with --store sqlite:PATH"))
+        })?;
+        let path = strategy.data_dir().join("plica").join("plica.db");
+        return sqlite(path, OpenOptions { create_folder: true });
+    };
+    match named.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false }),
+        Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
+        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:"))),
+    }
+}
+
+fn sqlite(path: PathBuf, options: OpenOptions) -> Result<Arc<dyn Store>, Fault> {
+    Ok(Arc::new(SqliteStore::open(path, options)?))
+}
+
+/// The names of the tools of this build.
+pub fn tool_names() -> Vec<String> {
+    plica_tools::all().iter().map(|tool| tool.declaration().name.clone()).collect()
+}
+
+/// A host on `store` with every adapter of this build.
+pub fn host(store: Arc<dyn Store>) -> HostBuilder {
+    Host::builder(store, Arc::new(Models)).tools(plica_tools::all())
+}
+
+/// The models of this build.
+struct Models;
+
+#[async_trait]
+impl ModelSource for Models {
+    async fn model(
+        &self,
+        choice: &ModelChoice,
+        content: &dyn ContentStore,
+    ) -> Result<Arc<dyn Model>, ModelSourceError> {
+        if choice.provider != "script" {
+            return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
+        }
+        let unusable = |reason: String| ModelSourceError::Unusable {
+            provider: choice.provider.clone(),
+            name: choice.name.clone(),
+            reason,
+        };
+        let script = choice.script.as_ref().ok_or_else(|| unusable("the definition cites no script".into()))?;
+        let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
+        let model = ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
+        Ok(Arc::new(model))
+    }
+}
+
+/// What a worker of this process is to do.
+pub struct Work {
+    /// The queues it serves; empty means every queue.
+    pub queues: Vec<Queue>,
+    /// How long a claim holds unless renewed.
+    pub lease: Duration,
+    /// Tasks at once.
+    pub concurrency: usize,
+    /// Ends when idle.
+    pub until_idle: bool,
+    /// Drives this task and no other.
+    pub only: Option<TaskId>,
+}
+
+/// The lease of a verb that drives a task itself.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// A worker of this process on `host`.
+pub fn worker(host: Arc<Host>, work: Work) -> Worker {
+    let options = WorkerOptions {
+        identity: identity(),
+        queues: work.queues,
+        lease: work.lease,
+        concurrency: work.concurrency,
+        until_idle: work.until_idle,
+        only: work.only,
+    };
+    Worker::new(host, options)
+}
+
+fn identity() -> Identity {
+    let instance = uuid::Uuid::now_v7().to_string();
+    let process: Option<ProcessIdentity> = plica_sqlite::process_identity();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned());
+    let id = format!("{host}-{}", std::process::id());
+    Identity {
+        id: WorkerId::new(id).or_else(|_| WorkerId::new(instance.clone())).expect("UUID text is a valid id"),
+        instance: InstanceId::new(instance).expect("UUID text is a valid id"),
+        host,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process,
+    }
+}
+
+/// Who gives orders on this machine: `user:NAME`.
+pub fn actor() -> String {
+    let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
+    format!("user:{}", name.as_deref().unwrap_or("unknown"))
+}

@@ -1,0 +1,82 @@
+//! `plica list`: the tasks, newest first.
+
+use plica_engine::Client;
+use plica_ports::store::{Page, Row, TaskFilter};
+use serde_json::{Map, Value};
+
+use super::{json_line, print};
+use crate::args::List;
+use crate::fault::Fault;
+use crate::render;
+
+/// Rows read at once.
+const PAGE: usize = 500;
+/// Rows that people are shown unless they ask for more.
+const SHOWN: usize = 50;
+
+pub async fn list(client: &Client, arguments: List) -> Result<u8, Fault> {
+    let filter = TaskFilter { status: arguments.status, ..TaskFilter::default() };
+    let limit = arguments.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.unwrap_or(if arguments.json { usize::MAX } else { SHOWN });
+    let mut left = limit;
+    let mut page = Page::first(PAGE.min(left));
+    let mut shown = Vec::new();
+    loop {
+        let rows = client.list(&filter, &page).await?;
+        let Some(last) = rows.last() else { break };
+        page.after = Some((last.facts.created_at, last.id.clone()));
+        left -= rows.len();
+        let more = rows.len() == page.limit && left > 0;
+        page.limit = PAGE.min(left);
+        if arguments.json {
+            for row in &rows {
+                print(&json_line(&as_json(row)))?;
+            }
+        } else {
+            shown.extend(rows);
+        }
+        if !more {
+            break;
+        }
+    }
+    if !arguments.json {
+        if shown.is_empty() {
+            eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
+        } else {
+            let now = client.store().now().await?;
+            print(render::task_table(&shown, now).as_bytes())?;
+        }
+    }
+    Ok(0)
+}
+
+/// A row for machines: what CL-5 names, and what is set of the rest.
+fn as_json(row: &Row) -> Value {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            object.insert(name.to_owned(), Value::String(value));
+        }
+    };
+    put("task", Some(row.id.to_string()));
+    put("status", Some(row.projection.status.to_string()));
+    put("agent", Some(row.facts.agent.clone()));
+    put("goal", Some(row.facts.goal.clone()));
+    put("queue", Some(row.facts.queue.to_string()));
+    put("parent", row.facts.parent.as_ref().map(ToString::to_string));
+    put("created_at", Some(row.facts.created_at.to_string()));
+    put("updated_at", Some(row.updated_at.to_string()));
+    put("claimable_at", row.claimable_at.map(|time| time.to_string()));
+    put("wake_at", row.projection.wake.at.map(|time| time.to_string()));
+    put("lease_until", row.lease_until.map(|time| time.to_string()));
+    put("worker", row.holder.as_ref().map(|holder| holder.id.to_string()));
+    put("blocked", row.blocked.as_ref().map(ToString::to_string));
+    object.insert("priority".into(), row.facts.priority.into());
+    object.insert("events".into(), row.projection.seq.0.into());
+    object.insert("closed".into(), row.projection.closed.into());
+    if !row.facts.labels.is_empty() {
+        let labels = row.facts.labels.iter().map(|(name, value)| (name.clone(), Value::String(value.clone())));
+        object.insert("labels".into(), Value::Object(labels.collect()));
+    }
+    Value::Object(object)
+}

@@ -1,0 +1,93 @@
+//! The verbs, a file each.
+
+mod doctor;
+mod drive;
+mod events;
+mod list;
+mod messages;
+mod run;
+mod show;
+mod steer;
+mod submit;
+mod verify;
+mod worker;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use plica_engine::Client;
+use plica_ports::Store;
+use plica_ports::store::Row;
+
+use crate::args::{Arguments, ReadText, Text, Verb};
+use crate::compose;
+use crate::fault::Fault;
+
+/// Carries out what the command line asks for; the exit status.
+pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
+    let store = compose::store(arguments.store.as_deref())?;
+    let client = Client::new(Arc::clone(&store));
+    match arguments.verb {
+        Verb::Run(run) => run::run(&client, run).await,
+        Verb::Submit(submit) => submit::submit(&client, submit).await,
+        Verb::Worker(worker) => worker::work(store, worker).await,
+        Verb::List(list) => list::list(&client, list).await,
+        Verb::Show(show) => show::show(&client, show).await,
+        Verb::Events(events) => events::events(&client, events).await,
+        Verb::Messages(messages) => messages::messages(&client, messages).await,
+        Verb::Send(send) => steer::send(&client, send).await,
+        Verb::Cancel(cancel) => steer::cancel(&client, cancel).await,
+        Verb::Verify(verify) => verify::verify(&client, verify).await,
+        Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
+    }
+}
+
+/// The row of the task that is named by id, by a unique beginning of it, or as `@last` (CL-1).
+async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
+    if name == "@last" {
+        return client
+            .newest()
+            .await?
+            .ok_or_else(|| Fault::Usage("there is no task yet; `plica submit` or `plica run` creates one".into()));
+    }
+    let mut found = client.find(name).await?;
+    match found.len() {
+        0 => Err(Fault::Usage(format!("no task {name}; `plica list` shows the tasks"))),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let ids: Vec<String> = found.iter().map(|row| format!("  {}", row.id)).collect();
+            Err(Fault::Usage(format!("{name} is the beginning of several ids; give more of it:\n{}", ids.join("\n"))))
+        }
+    }
+}
+
+/// Reads a text argument, and says so when bytes were replaced in it (EV-6).
+fn read_text(text: Text) -> Result<String, Fault> {
+    let ReadText { text, replaced } = text
+        .read(io::stdin().lock())
+        .map_err(|error| Fault::Usage(format!("standard input cannot be read: {error}")))?;
+    if replaced {
+        eprintln!("plica: bytes that are not UTF-8 were replaced with U+FFFD");
+    }
+    Ok(text)
+}
+
+/// Writes to standard output; a reader that went away ends the output and is no error.
+fn print(bytes: &[u8]) -> Result<(), Fault> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Fault::Config(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A JSON object as one line.
+fn json_line(value: &serde_json::Value) -> Vec<u8> {
+    format!("{value}\n").into_bytes()
+}
+
+fn store_of(client: &Client) -> Arc<dyn Store> {
+    Arc::clone(client.store())
+}

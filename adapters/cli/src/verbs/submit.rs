@@ -1,0 +1,50 @@
+//! `plica submit`: creates a task and prints its id alone (CL-4).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plica_engine::{Client, Submission};
+use plica_ports::store::Created;
+
+use super::{print, read_text};
+use crate::agent::{Agent, AgentReader};
+use crate::args::Submit;
+use crate::compose;
+use crate::fault::Fault;
+
+pub async fn submit(client: &Client, arguments: Submit) -> Result<u8, Fault> {
+    let mut submission = prepare(&arguments.agent, read_text(arguments.goal)?)?;
+    submission.key = arguments.key;
+    submission.queue = arguments.queue;
+    submission.priority = Some(arguments.priority);
+    submission.labels = arguments.labels.into_iter().map(|label| (label.name, label.value)).collect::<BTreeMap<_, _>>();
+    submission.not_before = match (arguments.at, arguments.delay) {
+        (Some(at), _) => Some(at),
+        (None, Some(delay)) => {
+            let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            Some(client.store().now().await?.plus_millis(millis))
+        }
+        (None, None) => None,
+    };
+    let Created { id, .. } = client.submit(submission).await?;
+    print(format!("{id}\n").as_bytes())?;
+    Ok(0)
+}
+
+/// A submission of `goal` to the agent of a file.
+pub fn prepare(file: &Path, goal: String) -> Result<Submission, Fault> {
+    let here = std::env::current_dir().map_err(|error| Fault::Config(format!("no current folder: {error}")))?;
+    let tools = compose::tool_names();
+    let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+    let Agent { definition, blobs } =
+        AgentReader::new(&tools, &here).read(file).map_err(|error| Fault::Config(error.to_string()))?;
+    if !compose::PROVIDERS.contains(&definition.model.provider.as_str()) {
+        return Err(Fault::Config(format!(
+            "{}: no adapter for model provider {:?} in this build; there is: {}",
+            file.display(),
+            definition.model.provider,
+            compose::PROVIDERS.join(", ")
+        )));
+    }
+    Ok(Submission { actor: compose::actor(), blobs, ..Submission::new(definition, goal) })
+}

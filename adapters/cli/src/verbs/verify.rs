@@ -1,0 +1,78 @@
+//! `plica verify`: what holds, what does not, and what could not be checked (PR-1, PR-4).
+
+use plica_engine::{Client, Verdict};
+use plica_ports::store::{Page, TaskFilter};
+use serde_json::{Value, json};
+
+use super::{json_line, named, print};
+use crate::args::Verify;
+use crate::fault::Fault;
+
+/// Rows read at once.
+const PAGE: usize = 500;
+
+pub async fn verify(client: &Client, arguments: Verify) -> Result<u8, Fault> {
+    let mut verdict = Verdict::new();
+    match &arguments.task {
+        Some(name) => client.verify(&named(client, name).await?.id, &mut verdict).await?,
+        None => verify_all(client, &mut verdict).await?,
+    }
+    if arguments.json {
+        print(&json_line(&as_json(&verdict)))?;
+    } else {
+        print(in_words(&verdict).as_bytes())?;
+    }
+    if verdict.is_ok() { Ok(0) } else { Err(Fault::Verification) }
+}
+
+async fn verify_all(client: &Client, verdict: &mut Verdict) -> Result<(), Fault> {
+    let mut page = Page::first(PAGE);
+    loop {
+        let rows = client.list(&TaskFilter::default(), &page).await?;
+        for row in &rows {
+            client.verify(&row.id, verdict).await?;
+        }
+        match rows.last() {
+            Some(last) if rows.len() == PAGE => page.after = Some((last.facts.created_at, last.id.clone())),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn as_json(verdict: &Verdict) -> Value {
+    let breaks: Vec<Value> = verdict
+        .breaks
+        .iter()
+        .map(|one| json!({ "task": one.task.as_str(), "seq": one.seq.0, "rule": one.rule }))
+        .collect();
+    json!({
+        "ok": verdict.is_ok(),
+        "tasks": verdict.tasks,
+        "events": verdict.events,
+        "integrity": verdict.integrity.name(),
+        "causality": verdict.causality.name(),
+        "authenticity": verdict.authenticity.name(),
+        "completeness": verdict.completeness.name(),
+        "not_checked": verdict.not_checked,
+        "breaks": breaks,
+    })
+}
+
+fn in_words(verdict: &Verdict) -> String {
+    let mut text = format!("{} tasks, {} events\n", verdict.tasks, verdict.events);
+    for (name, level) in [
+        ("integrity", verdict.integrity),
+        ("causality", verdict.causality),
+        ("authenticity", verdict.authenticity),
+        ("completeness", verdict.completeness),
+    ] {
+        text.push_str(&format!("{name:<13} {}\n", level.name().replace('_', " ")));
+    }
+    for one in &verdict.breaks {
+        text.push_str(&format!("broken: task {} event {}: {}\n", one.task, one.seq, one.rule));
+    }
+    for what in &verdict.not_checked {
+        text.push_str(&format!("not checked: {what}\n"));
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! The inbox: delivering, and waking whom it wakes under the same lock (ST-7).
+
+use plica_kernel::canonical::Hash;
+use plica_kernel::id::{DedupKey, Position, TaskId};
+use plica_kernel::limits::ITEM_BYTES_MAX;
+use plica_kernel::row::Status;
+use plica_kernel::wake::Item;
+use plica_ports::store::rules::{fingerprint, is_woken};
+use plica_ports::store::{DeliverError, Delivered, Delivery, StoreError};
+use rusqlite::OptionalExtension;
+
+use crate::error::Fail;
+use crate::rows::{Record, hash, int, number, untaken};
+use crate::writer::Tx;
+
+/// An item in the form in which it is kept.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    bytes: Vec<u8>,
+    fingerprint: Hash,
+}
+
+/// Writes an item down.
+pub(crate) fn pack(task: &TaskId, actor: &str, item: &Item) -> Result<Parcel, DeliverError> {
+    let bytes = plica_kernel::canonical::to_vec(item)
+        .map_err(|error| StoreError::Unusable(format!("task {task}: the item cannot be written: {error}")))?;
+    if bytes.len() > ITEM_BYTES_MAX {
+        return Err(DeliverError::TooLarge { task: task.clone(), size: bytes.len() });
+    }
+    // `user:ada` and `user:bob` are one kind of sender; a tool and a person are not.
+    let sender = actor.split(':').next().unwrap_or_default();
+    Ok(Parcel { fingerprint: fingerprint(&[sender.as_bytes(), &bytes]), bytes })
+}
+
+/// Puts an item into a task's inbox.
+pub(crate) fn deliver(
+    tx: &Tx<'_>,
+    task: &TaskId,
+    actor: &str,
+    item: &Item,
+    dedup: &DedupKey,
+    parcel: &Parcel,
+) -> Result<Delivered, Fail<DeliverError>> {
+    let found = Record::find(tx.conn, task)?;
+    let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(task.clone()).into()))?;
+    let sql = "SELECT position, fingerprint FROM inbox WHERE task = ?1 AND dedup = ?2";
+    let first = tx
+        .conn
+        .prepare_cached(sql)?
+        .query_row((record.key, dedup.as_str()), |row| Ok((Position(number(row, 0)?), hash(row, 1)?)))
+        .optional()?;
+    match first {
+        Some((position, found)) if found == parcel.fingerprint => return Ok(Delivered { position, fresh: false }),
+        Some(_) => return Err(Fail::Refused(DeliverError::KeyConflict { task: task.clone(), key: dedup.clone() })),
+        None => {}
+    }
+    if record.status.is_over() && !item.outlives_the_task() {
+        let (task, kind) = (task.clone(), item.kind());
+        return Err(Fail::Refused(DeliverError::TaskOver { task, status: record.status, kind }));
+    }
+    let position = record.locked.inbox_tail.next();
+    let sql = "INSERT INTO inbox (task, position, dedup, fingerprint, at, actor, item) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    tx.conn.prepare_cached(sql)?.execute((
+        record.key,
+        int(position.0),
+        dedup.as_str(),
+        parcel.fingerprint.as_bytes(),
+        tx.now.micros(),
+        actor,
+        &parcel.bytes,
+    ))?;
+    tx.conn
+        .prepare_cached("UPDATE tasks SET inbox_tail = ?2 WHERE key = ?1")?
+        .execute((record.key, int(position.0)))?;
+    wake(tx, &record, item)?;
+    Ok(Delivered { position, fresh: true })
+}
+
+/// Makes the task claimable if the item that just arrived wakes it. Of a held task only the
+/// holder is told (ST-13), by its inbox tail.
+fn wake(tx: &Tx<'_>, record: &Record, item: &Item) -> rusqlite::Result<()> {
+    if record.is_held() || record.blocked || matches!(record.status, Status::Ready | Status::Running) {
+        return Ok(());
+    }
+    let woken = (record.status == Status::Waiting && item.steers())
+        || is_woken(record.status, &record.wake, &untaken(tx.conn, record.key, Position(0))?);
+    if !woken {
+        return Ok(());
+    }
+    let due = record.claimable_at.map_or(tx.now, |due| due.min(tx.now));
+    let due = record.rest_until.map_or(due, |rest| rest.max(due));
+    tx.conn.prepare_cached("UPDATE tasks SET claimable_at = ?2 WHERE key = ?1")?.execute((record.key, due.micros()))?;
+    Ok(())
+}
+
+/// Delivers with an append, which never fails by it: whatever a delivery of its own would be
+/// refused for is passed over (ST-7). Says where the item is now.
+pub(crate) fn pass_on(tx: &Tx<'_>, delivery: &Delivery) -> rusqlite::Result<Option<Position>> {
+    let Delivery { task, actor, item, dedup } = delivery;
+    let delivered = pack(task, actor, item)
+        .map_err(Fail::Refused)
+        .and_then(|parcel| deliver(tx, task, actor, item, dedup, &parcel));
+    match delivered {
+        Ok(delivered) if delivered.fresh => Ok(Some(delivered.position)),
+        Ok(_) => Ok(None),
+        Err(Fail::Refused(error)) => {
+            tracing::warn!(%task, key = %dedup, %error, "a delivery was passed over");
+            Ok(None)
+        }
+        Err(Fail::Sql(error)) => Err(error),
+    }
+}

@@ -1,0 +1,159 @@
+//! The schema, and how an older file becomes one of this version (ST-14).
+//!
+//! Migrations are numbered by `user_version`, only ever go forward, and each runs in one
+//! transaction under the write lock: two processes that open at once do it once, and one that
+//! is killed in the middle has done nothing.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// `application_id` of our files: "plic".
+pub(crate) const APPLICATION_ID: i64 = 0x706c_6963;
+
+/// One step from a schema version to the next.
+pub(crate) type Migration = &'static str;
+
+/// The steps, oldest first; a step that was ever released is never edited.
+pub(crate) const MIGRATIONS: &[Migration] = &[include_str!("schema/0001.sql")];
+
+/// What a database file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing yet: as good as not there.
+    Empty,
+    /// Ours, of this schema version.
+    Ours(i64),
+    /// Some other program's.
+    Foreign,
+}
+
+/// How a migration fails.
+#[derive(Debug)]
+pub(crate) enum MigrationError {
+    /// The file is some other program's; it was not touched.
+    Foreign,
+    /// The file is of this version, newer than ours; it was not touched.
+    Newer(i64),
+    /// In SQLite.
+    Sql(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for MigrationError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// The version that `migrations` lead to.
+pub(crate) fn version_of(migrations: &[Migration]) -> i64 {
+    i64::try_from(migrations.len()).unwrap_or(i64::MAX)
+}
+
+/// What the file is, in one consistent look.
+pub(crate) fn standing(conn: &Connection) -> rusqlite::Result<Standing> {
+    let sql = "SELECT (SELECT application_id FROM pragma_application_id), \
+                      (SELECT user_version FROM pragma_user_version), \
+                      (SELECT count(*) FROM sqlite_schema)";
+    let (application, version, objects): (i64, i64, i64) =
+        conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(match (application, objects) {
+        (APPLICATION_ID, _) => Standing::Ours(version),
+        (0, 0) => Standing::Empty,
+        _ => Standing::Foreign,
+    })
+}
+
+/// Brings the file up to the last of `migrations`; a file that is up to date is not written.
+/// A new store gets `ledger` as its name.
+pub(crate) fn migrate(conn: &mut Connection, migrations: &[Migration], ledger: &str) -> Result<(), MigrationError> {
+    let target = version_of(migrations);
+    loop {
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let version = match standing(&transaction)? {
+            Standing::Empty => 0,
+            Standing::Ours(version) if version > target => return Err(MigrationError::Newer(version)),
+            Standing::Ours(version) => version,
+            Standing::Foreign => return Err(MigrationError::Foreign),
+        };
+        let Some(migration) = usize::try_from(version).ok().and_then(|at| migrations.get(at)) else {
+            return Ok(transaction.commit()?);
+        };
+        transaction.execute_batch(migration)?;
+        if version == 0 {
+            transaction.execute("INSERT INTO meta (name, value) VALUES ('ledger', ?1)", [ledger])?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        }
+        transaction.pragma_update(None, "user_version", version + 1)?;
+        transaction.commit()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plica_kernel::event::EventType;
+
+    const NEXT: Migration = "CREATE TABLE later (word TEXT NOT NULL) STRICT;";
+    const BROKEN: Migration = "CREATE TABLE half (word TEXT) STRICT; CREATE TABLE half (word TEXT) STRICT;";
+
+    fn tables(conn: &Connection) -> Vec<String> {
+        let mut statement =
+            conn.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").expect("a query");
+        let names = statement.query_map([], |row| row.get(0)).expect("rows");
+        names.collect::<rusqlite::Result<_>>().expect("names")
+    }
+
+    #[test]
+    fn st_14_migrations_run_once_in_order_and_keep_the_name() {
+        let mut conn = Connection::open_in_memory().expect("memory");
+        assert_eq!(standing(&conn).expect("a look"), Standing::Empty);
+        migrate(&mut conn, MIGRATIONS, "first").expect("a new schema");
+        migrate(&mut conn, MIGRATIONS, "second").expect("nothing to do");
+        assert_eq!(standing(&conn).expect("a look"), Standing::Ours(version_of(MIGRATIONS)));
+        let next: Vec<Migration> = MIGRATIONS.iter().copied().chain([NEXT]).collect();
+        migrate(&mut conn, &next, "third").expect("one step");
+        assert_eq!(standing(&conn).expect("a look"), Standing::Ours(version_of(&next)));
+        assert!(tables(&conn).contains(&"later".to_string()));
+        let ledger: String =
+            conn.query_row("SELECT value FROM meta WHERE name = 'ledger'", [], |row| row.get(0)).expect("a name");
+        assert_eq!(ledger, "first");
+        assert!(matches!(migrate(&mut conn, MIGRATIONS, "x"), Err(MigrationError::Newer(_))));
+    }
+
+    #[test]
+    fn st_14_a_migration_that_is_cut_off_has_done_nothing() {
+        let mut conn = Connection::open_in_memory().expect("memory");
+        assert!(matches!(migrate(&mut conn, &[BROKEN], "x"), Err(MigrationError::Sql(_))));
+        assert_eq!(standing(&conn).expect("a look"), Standing::Empty);
+        migrate(&mut conn, MIGRATIONS, "x").expect("a new schema");
+        let before = tables(&conn);
+        let next: Vec<Migration> = MIGRATIONS.iter().copied().chain([BROKEN]).collect();
+        assert!(matches!(migrate(&mut conn, &next, "x"), Err(MigrationError::Sql(_))));
+        assert_eq!(tables(&conn), before);
+        assert_eq!(standing(&conn).expect("a look"), Standing::Ours(version_of(MIGRATIONS)));
+    }
+
+    #[test]
+    fn st_16_the_file_of_another_program_is_left_alone() {
+        let mut conn = Connection::open_in_memory().expect("memory");
+        conn.execute_batch("CREATE TABLE bookmarks (url TEXT)").expect("a table");
+        assert!(matches!(migrate(&mut conn, MIGRATIONS, "x"), Err(MigrationError::Foreign)));
+        assert_eq!(tables(&conn), ["bookmarks"]);
+    }
+
+    #[test]
+    fn st_11_the_index_of_baselines_names_them_all() {
+        let sql = MIGRATIONS.concat();
+        let index = sql.split("events_baselines").nth(1).expect("the index").split(';').next().expect("its end");
+        let named: Vec<&str> = index.split('\'').skip(1).step_by(2).collect();
+        let baselines: Vec<&str> =
+            EventType::ALL.iter().filter(|kind| kind.is_baseline()).map(|kind| kind.name()).collect();
+        assert_eq!(named, baselines, "a new baseline type takes a migration");
+    }
+
+    #[test]
+    fn every_table_is_strict_and_has_rowids() {
+        let sql = MIGRATIONS.concat();
+        assert_eq!(sql.matches("CREATE TABLE").count(), sql.matches(") STRICT;").count());
+        assert!(!sql.contains("WITHOUT ROWID"));
+    }
+}

@@ -1,0 +1,332 @@
+//! The one thread of this process that writes: it takes what has piled up, runs each request
+//! in its own savepoint with its own verdict, commits once, and only then answers.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plica_kernel::id::LedgerId;
+use plica_kernel::time::Timestamp;
+use plica_ports::store::StoreError;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connect::{Opened, Place};
+use crate::error::{Fail, Lost, is_busy, store_error};
+use crate::migrations::{MIGRATIONS, version_of};
+use crate::watch::Pulse;
+
+/// Requests that wait for the writer before callers wait for room.
+const QUEUE: usize = 1024;
+/// Requests that one commit may carry.
+const BATCH: usize = 256;
+
+/// What the work of one request has: an open transaction under the write lock.
+#[derive(Debug)]
+pub(crate) struct Tx<'a> {
+    /// The connection.
+    pub conn: &'a Connection,
+    /// The store's time, taken after the lock (ST-6).
+    pub now: Timestamp,
+    /// The store's name.
+    pub ledger: &'a LedgerId,
+}
+
+/// The machine's clock (ST-6).
+pub(crate) fn now() -> Timestamp {
+    let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros),
+    };
+    Timestamp::from_micros(micros)
+}
+
+/// What a write is beside its work.
+#[derive(Debug)]
+pub(crate) enum Kind<T, E> {
+    /// Makes the store where there is none; durable when answered.
+    Creates,
+    /// Where there is no store it is answered so; durable when answered.
+    Writes(Result<T, E>),
+    /// The same, but it need not survive a power cut, so it costs no flush of its own.
+    Lazy(Result<T, E>),
+    /// Creates, and need not survive a power cut.
+    LazyCreates,
+}
+
+/// The handle through which requests reach the writer.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+}
+
+impl Writer {
+    /// Starts the thread; it ends when the last handle is dropped.
+    pub(crate) fn start(place: Arc<Place>, pulse: Arc<Pulse>) -> Result<Self, StoreError> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let run = move || Loop { place, pulse, queue, opened: None, flushing: true }.run();
+        std::thread::Builder::new()
+            .name("plica-sqlite".into())
+            .spawn(run)
+            .map_err(|error| StoreError::Unavailable(format!("the writer thread cannot be started: {error}")))?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs `work` in the next transaction. It may run more than once, each time on a
+    /// transaction in which nothing of an earlier run is left.
+    pub(crate) async fn submit<T, E>(
+        &self,
+        kind: Kind<T, E>,
+        work: impl FnMut(&Tx<'_>) -> Result<T, Fail<E>> + Send + 'static,
+    ) -> Result<T, Lost<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let stopped = || "the writer thread has stopped";
+        let job = Box::new(Request { kind, work, verdict: None, reply });
+        if self.jobs.send(job).await.is_err() {
+            return Err(Lost::Store(StoreError::Unavailable(stopped().into())));
+        }
+        answer.await.unwrap_or_else(|_| Err(Lost::Unknown(stopped().into())))
+    }
+}
+
+/// What became of one request inside its savepoint.
+enum Step {
+    Keep,
+    Undo,
+    Broke(rusqlite::Error),
+}
+
+/// How a request is answered.
+enum End {
+    /// By its own verdict.
+    Committed,
+    /// There is no store.
+    Absent,
+    /// Nothing was written.
+    Failed(StoreError),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+/// A request, its types out of sight of the loop.
+trait Job: Send {
+    fn creates(&self) -> bool;
+    fn flushes(&self) -> bool;
+    fn run(&mut self, tx: &Tx<'_>) -> Step;
+    fn fail(&mut self, error: StoreError);
+    fn answer(self: Box<Self>, end: End);
+}
+
+struct Request<T, E, F> {
+    kind: Kind<T, E>,
+    work: F,
+    verdict: Option<Result<T, Lost<E>>>,
+    reply: oneshot::Sender<Result<T, Lost<E>>>,
+}
+
+impl<T, E, F> Job for Request<T, E, F>
+where
+    T: Send,
+    E: Send,
+    F: FnMut(&Tx<'_>) -> Result<T, Fail<E>> + Send,
+{
+    fn creates(&self) -> bool {
+        matches!(self.kind, Kind::Creates | Kind::LazyCreates)
+    }
+
+    fn flushes(&self) -> bool {
+        matches!(self.kind, Kind::Creates | Kind::Writes(_))
+    }
+
+    fn run(&mut self, tx: &Tx<'_>) -> Step {
+        let (verdict, step) = match (self.work)(tx) {
+            Ok(value) => (Some(Ok(value)), Step::Keep),
+            Err(Fail::Refused(error)) => (Some(Err(Lost::Refused(error))), Step::Undo),
+            Err(Fail::Sql(error)) => (None, Step::Broke(error)),
+        };
+        self.verdict = verdict;
+        step
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.verdict = Some(Err(Lost::Store(error)));
+    }
+
+    fn answer(self: Box<Self>, end: End) {
+        let verdict = match (end, self.kind) {
+            (End::Committed, _) => self.verdict.unwrap_or_else(|| Err(Lost::Unknown("the writer lost count".into()))),
+            (End::Absent, Kind::Writes(absent) | Kind::Lazy(absent)) => absent.map_err(Lost::Refused),
+            (End::Absent, Kind::Creates | Kind::LazyCreates) => {
+                Err(Lost::Store(StoreError::Unavailable("the store was not created".into())))
+            }
+            (End::Failed(error), _) => Err(Lost::Store(error)),
+            (End::Unknown(detail), _) => Err(Lost::Unknown(detail)),
+        };
+        // Nobody listens when the caller was dropped; what was committed stands all the same.
+        let _ = self.reply.send(verdict);
+    }
+}
+
+/// How a try to commit a batch ended.
+enum Outcome {
+    Committed,
+    Absent,
+    /// The transaction could not be begun.
+    Failed(StoreError),
+    /// An error ended the transaction: nothing of the batch was written.
+    Void(StoreError),
+    Unknown(String),
+}
+
+struct Loop {
+    place: Arc<Place>,
+    pulse: Arc<Pulse>,
+    queue: mpsc::Receiver<Box<dyn Job>>,
+    opened: Option<Opened>,
+    /// Whether commits of the connection are flushed.
+    flushing: bool,
+}
+
+impl Loop {
+    fn run(mut self) {
+        while let Some(first) = self.queue.blocking_recv() {
+            let mut batch = vec![first];
+            self.drain(&mut batch);
+            self.serve(batch);
+        }
+    }
+
+    /// Takes what has piled up, as far as one commit may carry it.
+    fn drain(&mut self, batch: &mut Vec<Box<dyn Job>>) {
+        while batch.len() < BATCH {
+            match self.queue.try_recv() {
+                Ok(job) => batch.push(job),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        let outcome = self.attempt(&mut batch, true);
+        if !matches!(outcome, Outcome::Void(_)) || batch.len() == 1 {
+            return answer(batch, outcome);
+        }
+        for job in batch {
+            let mut alone = vec![job];
+            let outcome = self.attempt(&mut alone, false);
+            answer(alone, outcome);
+        }
+    }
+
+    /// Runs and commits `batch` in one transaction. With `gather`, requests that arrive while
+    /// the lock is waited for join it.
+    fn attempt(&mut self, batch: &mut Vec<Box<dyn Job>>, gather: bool) -> Outcome {
+        let outcome = self.transact(batch, gather);
+        // Whatever broke may have left the connection in a state of which we know nothing; the
+        // next batch gets a new one.
+        if !matches!(outcome, Outcome::Committed | Outcome::Absent) {
+            self.opened = None;
+        }
+        outcome
+    }
+
+    fn transact(&mut self, batch: &mut Vec<Box<dyn Job>>, gather: bool) -> Outcome {
+        match self.connect(batch.iter().any(|job| job.creates())) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::Absent,
+            Err(error) => return Outcome::Failed(error),
+        }
+        let flush = batch.iter().any(|job| job.flushes());
+        match self.begin(flush) {
+            Ok(version) if version == version_of(MIGRATIONS) => {}
+            Ok(version) => return Outcome::Failed(self.place.newer(version)),
+            Err(error) => return Outcome::Failed(store_error(&self.place.path, &error)),
+        }
+        if gather && flush {
+            self.drain(batch);
+        }
+        let Some(Opened { conn, ledger, .. }) = &self.opened else { return Outcome::Absent };
+        let before = conn.total_changes();
+        for job in batch.iter_mut() {
+            if let Err(error) = run_alone(&self.place, conn, ledger, job.as_mut()) {
+                return Outcome::Void(store_error(&self.place.path, &error));
+            }
+        }
+        let is_news = flush && conn.total_changes() != before;
+        match execute(conn, "COMMIT") {
+            Ok(()) => {
+                // Renewals are no news to anybody, and a claim that found nothing must not wake
+                // those that wait for something to claim.
+                if is_news {
+                    self.pulse.beat();
+                }
+                Outcome::Committed
+            }
+            Err(error) => Outcome::Unknown(store_error(&self.place.path, &error).to_string()),
+        }
+    }
+
+    /// Makes sure that the open connection is one to the file that the path names now; says
+    /// whether there is a store.
+    fn connect(&mut self, create: bool) -> Result<bool, StoreError> {
+        let file = self.place.look()?;
+        if self.opened.as_ref().is_some_and(|opened| Some(opened.file) != file) {
+            self.opened = None;
+        }
+        if self.opened.is_none() {
+            self.opened = self.place.writer(create)?;
+            self.flushing = true;
+        }
+        Ok(self.opened.is_some())
+    }
+
+    /// Takes the write lock; says which schema version is there.
+    fn begin(&mut self, flush: bool) -> rusqlite::Result<i64> {
+        let Some(Opened { conn, .. }) = &self.opened else { return Ok(version_of(MIGRATIONS)) };
+        if flush != self.flushing {
+            conn.pragma_update(None, "synchronous", if flush { "FULL" } else { "NORMAL" })?;
+            self.flushing = flush;
+        }
+        execute(conn, "BEGIN IMMEDIATE")?;
+        // Another process may have brought the file to a newer schema since it was opened.
+        conn.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
+    }
+}
+
+fn answer(batch: Vec<Box<dyn Job>>, outcome: Outcome) {
+    for job in batch {
+        job.answer(match &outcome {
+            Outcome::Committed => End::Committed,
+            Outcome::Absent => End::Absent,
+            Outcome::Failed(error) | Outcome::Void(error) => End::Failed(error.clone()),
+            Outcome::Unknown(detail) => End::Unknown(detail.clone()),
+        });
+    }
+}
+
+/// Runs one request in its savepoint.
+///
+/// # Errors
+/// When the whole transaction is void.
+fn run_alone(place: &Place, conn: &Connection, ledger: &LedgerId, job: &mut dyn Job) -> rusqlite::Result<()> {
+    execute(conn, "SAVEPOINT request")?;
+    match job.run(&Tx { conn, now: now(), ledger }) {
+        Step::Keep => return execute(conn, "RELEASE request"),
+        Step::Undo => {}
+        // SQLite ends the transaction by itself on a full disk, a failing device and the like.
+        Step::Broke(error) if conn.is_autocommit() || is_busy(&error) => return Err(error),
+        Step::Broke(error) => job.fail(store_error(&place.path, &error)),
+    }
+    execute(conn, "ROLLBACK TO request")?;
+    execute(conn, "RELEASE request")
+}
+
+fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests;
