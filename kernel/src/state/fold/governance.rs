@@ -89,8 +89,8 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     }
 }
 
-/// Nothing pending outlives a turn that was stopped.
-fn lapse(state: &mut GovernanceState) {
+/// Nothing pending outlives a turn that was stopped, or an attempt that became dead.
+pub(super) fn lapse(state: &mut GovernanceState) {
     state.approvals.clear();
     state.questions.clear();
 }

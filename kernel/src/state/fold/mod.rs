@@ -134,6 +134,8 @@ impl Task {
             runtime::land(&mut self.runtime);
             governance::branch(&mut self.governance);
             self.rest_for_message();
+        } else {
+            governance::lapse(&mut self.governance);
         }
         self.advance(event, hash);
         Ok(())
