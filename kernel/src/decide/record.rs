@@ -483,5 +483,5 @@ pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<
 /// A suspend and an end take a snapshot when 16 or more events came since the last (SN-3).
 fn snapshot_if_due(draft: &mut Draft) -> Result<(), RecordError> {
     let last = draft.task().governance().snapshot.unwrap_or_default();
-    if draft.task().head().seq.0 - last.0 >= SNAPSHOT_EVENTS_MIN { draft.snapshot() } else { Ok(()) }
+    if draft.task().head().seq.0.saturating_sub(last.0) >= SNAPSHOT_EVENTS_MIN { draft.snapshot() } else { Ok(()) }
 }

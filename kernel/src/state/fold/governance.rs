@@ -103,6 +103,13 @@ pub(super) fn branch(state: &mut GovernanceState) {
     state.resume = 0;
 }
 
+/// A fork's log has seqs of its own: places in the ancestor's log mean nothing in it.
+pub(super) fn forget_places(state: &mut GovernanceState) {
+    state.decision = None;
+    state.plan = None;
+    state.snapshot = None;
+}
+
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {
     let identity = Identity {
         attempt,
