@@ -113,8 +113,7 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
         |position: Position, kind: &str, key| Woken { due: None, key, kind: kind.into(), position: Some(position) };
     for alternative in &wake.any {
         let mut met = inputs.items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
-        let need = alternative.need.max(1) as usize;
-        if let Some(last) = met.nth(need - 1) {
+        if let Some(last) = met.nth(alternative.items() - 1) {
             return Next::Record(Move::Wake(carried(last.position, last.item.kind(), last.item.key())));
         }
     }
