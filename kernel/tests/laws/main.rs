@@ -8,4 +8,6 @@ mod common;
 
 mod bytes;
 mod golden;
+mod live_path;
+mod refusals;
 mod walks;
