@@ -8,6 +8,8 @@ mod common;
 
 mod bytes;
 mod golden;
+mod house;
 mod live_path;
 mod refusals;
+mod steps;
 mod walks;
