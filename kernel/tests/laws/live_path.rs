@@ -245,7 +245,7 @@ fn story() -> impl Strategy<Value = Hand> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn sn_1_the_conversation_is_what_is_alive(hand in story()) {
@@ -298,7 +298,7 @@ fn sn_1_stories_hold_rewinds_after_rewinds_and_seals_after_seals() {
     let mut rewinds = 0;
     let mut seals = 0;
     let mut kept = 0;
-    for seed in 0..60 {
+    for seed in 0..30 {
         let hand = Story::tell(seed, 6);
         let events = hand.log.envelopes();
         rewinds += usize::from(count(&events, EventType::TaskRewound) > 1);
