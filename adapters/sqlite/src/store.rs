@@ -82,10 +82,10 @@ impl Store for SqliteStore {
         let task = batch.task.clone();
         let (claim, batch) = (claim.clone(), Arc::new(batch.clone()));
         let look = (claim.clone(), Arc::clone(&batch));
-        checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
+        let parcels = checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
             .await?
             .map_err(|rule| AppendError::Invalid { task: task.clone(), rule })?;
-        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch))
+        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch, &parcels))
             .await
             .map_err(|lost| lost.append(&task))
     }
@@ -104,7 +104,7 @@ impl Store for SqliteStore {
         item: &Item,
         dedup: &DedupKey,
     ) -> Result<Delivered, DeliverError> {
-        let parcel = inbox::pack(task, actor, item)?;
+        let parcel = inbox::pack(task, item)?;
         let (to, actor, item, dedup) = (task.clone(), actor.to_string(), item.clone(), dedup.clone());
         let work = move |tx: &crate::Tx<'_>| inbox::deliver(tx, &to, &actor, &item, &dedup, &parcel);
         self.write(Kind::Writes(Err(no_task(task).into())), work).await.map_err(|lost| lost.deliver(task))
