@@ -18,7 +18,7 @@ use plica_ports::store::{
 use plica_ports::{ContentError, ContentStore, Store};
 
 use crate::error::{Fail, Lost};
-use crate::writer::{Kind, now};
+use crate::writer::Kind;
 use crate::{SqliteStore, append, claim, content, inbox, lease, read, sound, workers};
 
 /// Bytes above which checking them leaves the runtime's own threads.
@@ -44,7 +44,7 @@ impl Store for SqliteStore {
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        Ok(now())
+        Ok(self.place.time.now())
     }
 
     async fn create(&self, task: NewTask) -> Result<Created, CreateError> {
@@ -66,7 +66,7 @@ impl Store for SqliteStore {
     async fn renew(&self, claims: &[Claim], lease: Duration) -> Result<Renewed, StoreError> {
         let claims = claims.to_vec();
         let none = claims.iter().map(|claim| Err(lease::unknown(claim))).collect();
-        let absent = Kind::Lazy(Ok(Renewed { now: now(), verdicts: none }));
+        let absent = Kind::Lazy(Ok(Renewed { now: self.place.time.now(), verdicts: none }));
         self.write(absent, move |tx| Ok(lease::renew(tx, &claims, lease)?)).await.map_err(Lost::<StoreError>::store)
     }
 
@@ -199,7 +199,8 @@ impl Store for SqliteStore {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        Ok(self.read(|conn| workers::list(conn, now())).await?.unwrap_or_default())
+        let time = self.place.time.clone();
+        Ok(self.read(move |conn| workers::list(conn, time.now())).await?.unwrap_or_default())
     }
 
     fn content(&self) -> Option<&dyn ContentStore> {
