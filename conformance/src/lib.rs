@@ -29,6 +29,7 @@
 
 mod bench;
 pub mod content;
+pub mod differ;
 pub mod faults;
 mod log;
 pub mod store;
