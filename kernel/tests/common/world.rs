@@ -117,6 +117,7 @@ pub fn composer() -> Composer {
 impl World {
     pub fn born(seed: u64, habits: Habits) -> Self {
         let created = TaskCreated {
+            background: false,
             agent: "walker".into(),
             budget: habits.budget,
             call: None,
