@@ -48,7 +48,10 @@ impl From<ClientError> for Fault {
         let refused = matches!(
             error,
             ClientError::Deliver(
-                DeliverError::TaskOver { .. } | DeliverError::KeyConflict { .. } | DeliverError::TooLarge { .. }
+                DeliverError::TaskOver { .. }
+                    | DeliverError::KeyConflict { .. }
+                    | DeliverError::TooLarge { .. }
+                    | DeliverError::Invalid { .. }
             ) | ClientError::Create(plica_ports::store::CreateError::KeyConflict { .. })
         );
         if unknown || refused { Self::Usage(error.to_string()) } else { Self::Config(error.to_string()) }
