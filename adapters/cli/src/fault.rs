@@ -52,7 +52,10 @@ impl From<ClientError> for Fault {
         let refused = matches!(
             error,
             ClientError::Deliver(
-                DeliverError::TaskOver { .. } | DeliverError::KeyConflict { .. } | DeliverError::TooLarge { .. }
+                DeliverError::TaskOver { .. }
+                    | DeliverError::KeyConflict { .. }
+                    | DeliverError::TooLarge { .. }
+                    | DeliverError::Invalid { .. }
             ) | ClientError::Create(CreateError::KeyConflict { .. })
         );
         let hint = hint(&error).unwrap_or_default();

@@ -20,7 +20,26 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
         command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
     assert_eq!(
         verbs,
-        ["run", "submit", "worker", "list", "show", "events", "messages", "send", "cancel", "verify", "doctor"]
+        [
+            "run",
+            "submit",
+            "worker",
+            "list",
+            "show",
+            "events",
+            "messages",
+            "send",
+            "answer",
+            "approve",
+            "deny",
+            "signal",
+            "interrupt",
+            "close",
+            "reopen",
+            "cancel",
+            "verify",
+            "doctor"
+        ]
     );
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
         let example = format!("  plica {}", verb.get_name());
@@ -36,7 +55,7 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
 #[test]
 fn cl_2_what_is_no_usage_is_exit_2() {
     for (line, kind) in [
-        (&["approve", "x"][..], ErrorKind::InvalidSubcommand),
+        (&["promote", "x"][..], ErrorKind::InvalidSubcommand),
         (&[], ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         (&["run", "goal"], ErrorKind::MissingRequiredArgument),
         (&["run", "--agent", "a.toml"], ErrorKind::MissingRequiredArgument),
@@ -146,9 +165,9 @@ fn cl_5_reading_verbs() {
 #[test]
 fn cl_6_steering_verbs() {
     let Verb::Send(send) = verb(&["send", "t", "hello", "--detach"]) else { panic!("not send") };
-    assert_eq!((send.task.as_str(), send.text, send.detach), ("t", Text::Given("hello".into()), true));
+    assert_eq!((send.task.as_str(), send.text, send.delivery.detach), ("t", Text::Given("hello".into()), true));
     let Verb::Cancel(cancel) = verb(&["cancel", "t", "--reason", "why"]) else { panic!("not cancel") };
-    assert_eq!((cancel.task.as_str(), cancel.reason.as_deref(), cancel.detach), ("t", Some("why"), false));
+    assert_eq!((cancel.task.as_str(), cancel.reason.as_deref(), cancel.delivery.detach), ("t", Some("why"), false));
 }
 
 #[test]

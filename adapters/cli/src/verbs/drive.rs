@@ -8,12 +8,12 @@ use plica_kernel::envelope::write_line;
 use plica_kernel::event::{Failure, Payload};
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Status;
-use plica_kernel::wake::WakeKey;
 use tokio::sync::watch;
 
 use super::{print, store_of};
 use crate::compose::{self, LEASE, Work};
 use crate::fault::{Fault, WAITING};
+use crate::render;
 
 /// What of a task that is driven goes to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub async fn drive(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, F
     conclude(client, task, shown).await
 }
 
-/// Works on the task alone; Ctrl-C hands it back, a second one stops at once (CL-7).
+/// Works on the task alone; Ctrl-C interrupts its turn, a second one stops at once (CL-7).
 async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let host = compose::host(store_of(client)).build();
     let work = Work { queues: Vec::new(), lease: LEASE, concurrency: 1, until_idle: false, only: Some(task.clone()) };
@@ -70,12 +70,15 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
                     return Err(Fault::Interrupted);
                 }
                 interrupted = true;
-                stop.stop();
+                if let Err(error) = client.interrupt(task, &compose::actor(), None).await {
+                    tracing::warn!(%error, "the turn could not be interrupted: handing the task back");
+                    stop.stop();
+                }
             }
         }
     }
     if interrupted {
-        eprintln!("plica: task {task} was handed back; `plica worker --until-idle` carries it on");
+        eprintln!("plica: interrupted; `plica send {task} TEXT` carries on");
         return Err(Fault::Interrupted);
     }
     Ok(())
@@ -113,7 +116,7 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
         )));
     }
     if shown == Shown::Answer
-        && let Some(text) = client.answer(task).await?
+        && let Some(text) = client.answer_of(task).await?
     {
         match print(format!("{text}\n").as_bytes()) {
             // What came of the task is what counts, whoever reads it.
@@ -136,15 +139,16 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
             eprintln!("plica: task {task} was cancelled");
             Ok(1)
         }
-        Status::Waiting if row.projection.wake.any.iter().any(|alternative| alternative.key == WakeKey::Message) => {
-            let failed = match &failure {
-                Some(failure) => format!("the turn failed{}; ", words(Some(failure))),
-                None => String::new(),
-            };
-            eprintln!("plica: {failed}task {task} waits for a message: `plica send {task} TEXT`");
+        Status::Waiting => {
+            if let Some(failure) = &failure {
+                eprintln!("plica: the turn failed{}", words(Some(failure)));
+            }
+            let state = client.state(task, None, false).await?;
+            let ways = render::ways_to_wake(task, &state, client.store().now().await?);
+            eprintln!("plica: task {task} waits for {}", ways.join("\n  or for "));
             Ok(WAITING)
         }
-        Status::Waiting | Status::Ready | Status::Running => {
+        Status::Ready | Status::Running => {
             eprintln!("plica: task {task} is {}; `plica show {task}` says more", row.projection.status);
             Ok(WAITING)
         }

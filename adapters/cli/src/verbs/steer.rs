@@ -2,31 +2,90 @@
 //! worker alive they then drive the task here, unless `--detach` (CL-6).
 
 use plica_engine::Client;
+use plica_kernel::limits::EVENT_KIND_BYTES_MAX;
+use plica_kernel::row::Status;
+use plica_kernel::wake::WakeKey;
 use plica_ports::store::Row;
 use serde_json::json;
 
 use super::drive::{Shown, drive};
 use super::{json_line, named, print, read_text};
-use crate::args::{Cancel, Send};
+use crate::args::{Cancel, Delivery, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
+    if row.projection.closed {
+        return Err(Fault::Usage(format!("task {} is closed; `plica reopen {}` opens it", row.id, row.id)));
+    }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
-    go_on(client, &row, arguments.detach, arguments.json).await
+    go_on(client, &row, arguments.delivery).await
 }
 
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    go_on(client, &row, arguments.detach, arguments.json).await
+    settle(client, &row, arguments.delivery).await
+}
+
+pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let rests = row.projection.status == Status::Waiting
+        && row.projection.wake.any.iter().any(|alternative| alternative.key == WakeKey::Message);
+    if rests {
+        return Err(Fault::Usage(format!(
+            "task {} is in no turn: it waits for a message; `plica send {} TEXT`",
+            row.id, row.id
+        )));
+    }
+    client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.delivery).await
+}
+
+pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    if row.projection.closed {
+        return Err(Fault::Usage(format!("task {} is closed already; `plica reopen {}` opens it", row.id, row.id)));
+    }
+    client.close(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.delivery).await
+}
+
+pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    if !row.projection.closed && !row.projection.status.is_over() {
+        return Err(Fault::Usage(format!(
+            "task {} is neither closed nor over; `plica show {}` says what it waits for",
+            row.id, row.id
+        )));
+    }
+    client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.delivery).await
+}
+
+pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let kind = arguments.kind;
+    if kind.is_empty() || kind.len() > EVENT_KIND_BYTES_MAX || kind.chars().any(char::is_control) {
+        return Err(Fault::Usage(format!(
+            "an event's kind has 1 to {EVENT_KIND_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    if let Some(data) = &arguments.data
+        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(data)
+    {
+        return Err(Fault::Usage(format!("--data is not JSON: {error}")));
+    }
+    client.signal(&row.id, &compose::actor(), kind, arguments.data, arguments.key).await?;
+    go_on(client, &row, arguments.delivery).await
 }
 
 /// Drives the task that something was delivered to, unless somebody else does; exits as `run`
 /// would if it does (CL-2).
-async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
+pub async fn go_on(client: &Client, row: &Row, delivery: Delivery) -> Result<u8, Fault> {
+    let Delivery { detach, json } = delivery;
     let id = &row.id;
     let attended = is_attended(client, row).await?;
     let driven = !detach && !attended;
@@ -43,7 +102,7 @@ async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u
     if json {
         let status = client.row(id).await?.projection.status.name();
         let mut object = json!({ "task": id.as_str(), "driven": driven, "status": status });
-        if driven && let Some(answer) = client.answer(id).await? {
+        if driven && let Some(answer) = client.answer_of(id).await? {
             object["answer"] = answer.into();
         }
         print(&json_line(&object))?;
@@ -60,4 +119,10 @@ async fn is_attended(client: &Client, row: &Row) -> Result<bool, Fault> {
     let now = client.store().now().await?;
     let row = client.row(&row.id).await?;
     Ok(row.lease_until.is_some_and(|until| until > now) && row.holder.is_some_and(|holder| !compose::is_gone(&holder)))
+}
+
+/// Drives the task until the order is carried out: that it then is cancelled or waits is what
+/// was asked for.
+async fn settle(client: &Client, row: &Row, delivery: Delivery) -> Result<u8, Fault> {
+    go_on(client, row, delivery).await.map(|_| 0)
 }
