@@ -207,6 +207,7 @@ impl Flight {
         tokio::pin!(grace);
         while !self.seqs.is_empty() {
             tokio::select! {
+                biased;
                 happened = self.next() => ended.push(happened),
                 () = &mut grace => break,
             }
@@ -606,6 +607,7 @@ impl Step<'_> {
         tokio::pin!(grace);
         while !self.flight.seqs.is_empty() {
             tokio::select! {
+                biased;
                 happened = self.flight.next() => self.pending.push(happened),
                 () = &mut grace => {
                     let ended = self.flight.wind_down(&host).await;
