@@ -43,7 +43,10 @@
 
 mod bench;
 pub mod content;
+pub mod fault;
+pub mod layer;
 mod log;
+pub mod sim;
 pub mod store;
 mod subject;
 
