@@ -31,7 +31,10 @@ mod bench;
 pub mod content;
 pub mod differ;
 pub mod faults;
+pub mod fault;
+pub mod layer;
 mod log;
+pub mod sim;
 pub mod store;
 mod subject;
 
