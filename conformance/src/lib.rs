@@ -30,8 +30,8 @@
 mod bench;
 pub mod content;
 pub mod differ;
-pub mod faults;
 pub mod fault;
+pub mod faults;
 pub mod layer;
 mod log;
 pub mod sim;
