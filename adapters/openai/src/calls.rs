@@ -60,7 +60,7 @@ impl Calls {
             let other_name = !name.is_empty() && !call.name.is_empty() && name != call.name;
             // Whoever repeats the name with every piece repeats the index or the id as well.
             let again = index.is_none() && !same_id && (other_name || begun && !name.is_empty());
-            !other_id && !again && !(other_name && begun)
+            !(other_id || again || other_name && begun)
         });
         goes_on.unwrap_or_else(|| {
             self.0.push(Call { index, ..Call::default() });
