@@ -15,6 +15,8 @@ pub enum Ruling {
     },
     /// A person decides.
     Ask {
+        /// How long the approval can be granted; for ever unless set.
+        expires_after: Option<std::time::Duration>,
         /// The rule that says so, if one was named.
         rule: Option<String>,
     },

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use item::{InboxItem, Item};
 pub use key::WakeKey;
 
+use crate::body::Body;
 use crate::id::Position;
 use crate::limits::WAKE_ALTERNATIVES_MAX;
 use crate::time::Timestamp;
@@ -69,6 +70,9 @@ impl Wake {
 /// What woke a task, as its log names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woken {
+    /// What the event from outside carried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Body>,
     /// When it was due, for a timer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,

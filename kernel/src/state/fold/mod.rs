@@ -81,7 +81,8 @@ impl Task {
     }
 
     fn created(event: &Envelope, created: &TaskCreated, head: Head) -> Self {
-        let parent = created.parent.clone().map(|task| Parent { call: created.call, task });
+        let parent =
+            created.parent.clone().map(|task| Parent { background: created.background, call: created.call, task });
         Self {
             agent: created.agent.clone(),
             closed: false,

@@ -1,0 +1,449 @@
+//! A random walk over the real decide functions: a worker, its claim, an inbox and an outside
+//! world that does whatever the choices say.
+
+use std::fmt;
+
+use plica_kernel::body::{ContentRef, MEDIA_DEFINITION};
+use plica_kernel::decide::{
+    Act, Answer, Birth, CallOutcome, CallPlan, Composer, Draft, Drafted, Inputs, Orphan, Refusal, Stamp, advance, born,
+    call_outcome, refusal, reply, settle_orphan,
+};
+use plica_kernel::decode::decode;
+use plica_kernel::event::{Budget, CallStatus, TaskCreated, TaskStatePatch, Usage};
+use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
+use plica_kernel::limits::CALLS_MAX;
+use plica_kernel::message::Block;
+use plica_kernel::state::Task;
+use plica_kernel::time::Timestamp;
+use plica_kernel::wake::{InboxItem, Item};
+
+use super::{Choices, Log, fold, fold_with};
+
+/// How a walk goes: percentages, and what the task may spend.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    pub interactive: bool,
+    pub budget: Budget,
+    pub crash: usize,
+    pub message: usize,
+    pub cancel: usize,
+    /// Requests that fail.
+    pub refusal: usize,
+    /// Replies that ask for calls.
+    pub calls: usize,
+    /// Texts that do not fit inline.
+    pub long: usize,
+    /// Replies that are truncated or empty.
+    pub odd: usize,
+    /// Appends after which live and folded state are compared: a long walk cannot afford all.
+    pub compare: usize,
+}
+
+impl Habits {
+    /// Everything happens.
+    pub fn wild(interactive: bool, budget: Budget) -> Self {
+        Self {
+            interactive,
+            budget,
+            crash: 12,
+            message: 10,
+            cancel: 1,
+            refusal: 15,
+            calls: 60,
+            long: 10,
+            odd: 10,
+            compare: 1,
+        }
+    }
+
+    /// Only tool rounds, as many as there is time for.
+    pub fn rounds() -> Self {
+        Self {
+            interactive: false,
+            budget: Budget::default(),
+            crash: 4,
+            message: 4,
+            cancel: 0,
+            refusal: 0,
+            calls: 100,
+            long: 2,
+            odd: 0,
+            compare: 40,
+        }
+    }
+}
+
+/// A task, its worker and everything around them.
+#[derive(Clone)]
+pub struct World {
+    pub log: Log,
+    pub task: Task,
+    /// The same state, folded from stored bytes event by event.
+    replica: Task,
+    /// All that was delivered, and how much of it before each append.
+    pub delivered: Vec<InboxItem>,
+    pub taken: Vec<Vec<Position>>,
+    seen: Vec<usize>,
+    pub now: Timestamp,
+    run: RunId,
+    epoch: Epoch,
+    pub choices: Choices,
+    pub habits: Habits,
+    /// Nothing bad happens any more, and the model comes to an end.
+    calm: bool,
+    pub texts: usize,
+}
+
+/// What is worth reading of a walk that broke a law: the types of its events, append by append.
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}", self.habits)?;
+        for append in &self.log.appends {
+            let kinds: Vec<&str> = append.iter().map(|event| event.kind.name()).collect();
+            writeln!(f, "{}: {}", append[0].seq, kinds.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+fn ledger() -> LedgerId {
+    LedgerId::new("0197a000-0000-7000-8000-00000000000a").unwrap()
+}
+
+pub fn composer() -> Composer {
+    Composer { version: "plain.v1".into(), model: "script:walk".into() }
+}
+
+impl World {
+    pub fn born(seed: u64, habits: Habits) -> Self {
+        let created = TaskCreated {
+            background: false,
+            agent: "walker".into(),
+            budget: habits.budget,
+            call: None,
+            definition: ContentRef::of(MEDIA_DEFINITION, b"{}"),
+            depth: 0,
+            goal: Default::default(),
+            interactive: habits.interactive,
+            key: None,
+            labels: Default::default(),
+            ledger: ledger(),
+            not_before: None,
+            parent: None,
+            priority: 2,
+            queue: Queue::main(),
+        };
+        let id = TaskId::new("0197a000-0000-7000-8000-000000000001").unwrap();
+        let now = Timestamp::from_micros(1_796_031_682_123_456);
+        let run = RunId::new("birth").unwrap();
+        let birth = Birth { id, actor: "user:ada".into(), goal: "walk".into(), created, blobs: vec![] };
+        let drafted = born(birth, Stamp { now, epoch: Epoch(0), run: run.clone() }).unwrap();
+        let first = &drafted.events[0];
+        let replica = Task::begin(&decode(&first.body, &first.hash).unwrap(), first.hash, None).unwrap();
+        let mut world = Self {
+            log: Log::default(),
+            task: drafted.task.clone(),
+            replica,
+            delivered: vec![],
+            taken: vec![],
+            seen: vec![],
+            now,
+            run,
+            epoch: Epoch(0),
+            choices: Choices::new(seed),
+            habits,
+            calm: false,
+            texts: 0,
+        };
+        world.committed(drafted, 1);
+        world.claim();
+        world
+    }
+
+    /// A walk of at most `steps` steps.
+    pub fn walk(seed: u64, steps: usize, habits: Habits) -> Self {
+        let mut world = Self::born(seed, habits);
+        for _ in 0..steps {
+            if !world.step() {
+                break;
+            }
+        }
+        world
+    }
+
+    /// Another claimant takes over.
+    pub fn claim(&mut self) {
+        self.epoch = self.epoch.next();
+        self.run = RunId::new(format!("run-{}", self.epoch)).unwrap();
+    }
+
+    /// The worker is gone; the next one knows what the log and the content store hold.
+    pub fn crash(&mut self) {
+        self.claim();
+        self.task = if self.choices.chance(50) {
+            fold(&self.log)
+        } else {
+            fold_with(&self.log, |hash| self.log.blobs.get(hash).cloned())
+        };
+    }
+
+    /// What another claimant finds after the first `appends` appends.
+    pub fn prefix(&self, appends: usize) -> Self {
+        let log = self.log.prefix(appends);
+        let task = fold(&log);
+        let mut world = Self {
+            replica: task.clone(),
+            task,
+            log,
+            delivered: self.delivered[..self.seen[appends - 1]].to_vec(),
+            taken: self.taken[..appends].to_vec(),
+            seen: self.seen[..appends].to_vec(),
+            ..self.clone()
+        };
+        world.claim();
+        world
+    }
+
+    pub fn deliver(&mut self, item: Item) {
+        let position = Position(self.delivered.len() as u64 + 1);
+        self.delivered.push(InboxItem {
+            at: self.now,
+            actor: "user:ada".into(),
+            dedup: DedupKey::new(format!("key-{position}")).unwrap(),
+            item,
+            position,
+        });
+    }
+
+    pub fn say(&mut self) {
+        let text = self.text("said");
+        self.deliver(Item::Message { text });
+    }
+
+    pub fn untaken(&self) -> Vec<InboxItem> {
+        let taken: Vec<Position> = self.taken.iter().flatten().copied().collect();
+        self.delivered.iter().filter(|item| !taken.contains(&item.position)).cloned().collect()
+    }
+
+    pub fn inputs(&self) -> Inputs {
+        Inputs { now: self.now, items: self.untaken(), run: self.run.clone(), stopping: false, unusable: None }
+    }
+
+    pub fn draft(&self) -> Draft {
+        Draft::new(self.task.clone(), Stamp { now: self.now, epoch: self.epoch, run: self.run.clone() })
+    }
+
+    /// Commits, unless there is nothing to commit.
+    pub fn commit(&mut self, draft: Draft) {
+        if draft.is_empty() {
+            return;
+        }
+        let drafted = draft.finish().unwrap();
+        self.committed(drafted, 0);
+    }
+
+    /// FO-2: the state in hand equals the folded one, byte for byte, after every append.
+    fn committed(&mut self, drafted: Drafted, folded: usize) {
+        for event in &drafted.events[folded..] {
+            let envelope = decode(&event.body, &event.hash).unwrap();
+            self.replica.apply(&envelope, event.hash).unwrap();
+        }
+        self.log.keep(drafted.blobs);
+        self.log.appends.push(drafted.events);
+        self.taken.push(drafted.consumed);
+        self.seen.push(self.delivered.len());
+        self.task = drafted.task;
+        if !self.log.appends.len().is_multiple_of(self.habits.compare) {
+            return;
+        }
+        assert_eq!(
+            text_of(&self.task),
+            text_of(&self.replica),
+            "FO-2: live and folded state differ after event {}",
+            self.task.head().seq
+        );
+    }
+
+    /// Goes on until the outside world has something to do, and lets it do that. False when
+    /// nothing more can happen.
+    pub fn step(&mut self) -> bool {
+        self.happen();
+        let mut inputs = self.inputs();
+        let mut draft = self.draft();
+        loop {
+            let act = advance(&mut draft, &mut inputs, &composer()).unwrap();
+            match act {
+                Act::Ask(action) => {
+                    self.commit(draft);
+                    if self.lost() {
+                        return true;
+                    }
+                    draft = self.draft();
+                    self.ask(&mut draft, action);
+                }
+                Act::Run(calls) => {
+                    self.commit(draft);
+                    if self.lost() {
+                        return true;
+                    }
+                    let (call, action) = *self.choices.pick(&calls);
+                    let outcome = self.outcome(call);
+                    draft = self.draft();
+                    call_outcome(&mut draft, action, outcome).unwrap();
+                }
+                Act::Settle(calls) => {
+                    for (call, action) in calls {
+                        let orphan = match self.choices.below(3) {
+                            0 => Orphan::Found(self.outcome(call)),
+                            1 => Orphan::RetrySafe,
+                            _ => Orphan::Lost,
+                        };
+                        settle_orphan(&mut draft, action, orphan).unwrap();
+                    }
+                }
+                Act::WaitUntil(due) => {
+                    self.commit(draft);
+                    self.now = self.now.max(due);
+                    return true;
+                }
+                Act::Rest => {
+                    self.commit(draft);
+                    if !self.calm {
+                        self.say();
+                    }
+                    return !self.calm;
+                }
+                Act::Over => {
+                    self.commit(draft);
+                    return false;
+                }
+                Act::HandBack => panic!("only a stopping worker hands back"),
+            }
+            if self.choices.chance(50) {
+                self.commit(draft);
+                return true;
+            }
+            // What comes next goes into the same append.
+        }
+    }
+
+    /// Comes to an end without any more mishaps, or panics.
+    pub fn finish(&mut self) {
+        self.calm = true;
+        for _ in 0..200 {
+            if !self.step() {
+                if self.task.status().is_over() {
+                    return;
+                }
+                self.deliver(Item::Cancel { reason: None });
+            }
+        }
+        panic!("no end in sight: {}", text_of(&self.task));
+    }
+
+    fn happen(&mut self) {
+        self.now = self.now.plus_millis(self.choices.below(2_000) as u64);
+        if self.calm {
+            return;
+        }
+        if self.choices.chance(self.habits.message) {
+            self.say();
+        }
+        if self.choices.chance(self.habits.cancel) {
+            let reason = self.choices.chance(50).then(|| "enough".to_string());
+            self.deliver(Item::Cancel { reason });
+        }
+        self.lost();
+    }
+
+    fn lost(&mut self) -> bool {
+        let lost = !self.calm && self.choices.chance(self.habits.crash);
+        if lost {
+            self.crash();
+        }
+        lost
+    }
+
+    /// A text that no other is equal to, sometimes too long to stay inline.
+    fn text(&mut self, what: &str) -> String {
+        self.texts += 1;
+        let fill = if self.choices.chance(self.habits.long) { "é\n\"".repeat(400) } else { String::new() };
+        format!("{what} {}{fill}", self.texts)
+    }
+
+    fn ask(&mut self, draft: &mut Draft, action: Seq) {
+        if !self.calm && self.choices.chance(self.habits.refusal) {
+            let due = self.now.plus_millis(self.choices.below(3_000) as u64);
+            let failed = Refusal {
+                elapsed_ms: 3,
+                kind: "overloaded".into(),
+                message: self.text("busy"),
+                retry_at: self.choices.chance(90).then_some(due),
+            };
+            return refusal(draft, action, failed).unwrap();
+        }
+        let answer = self.answer();
+        reply(draft, action, answer).unwrap();
+    }
+
+    pub fn answer(&mut self) -> Answer {
+        let asks = !self.calm && self.choices.chance(self.habits.calls);
+        let count = match self.choices.below(50) {
+            0 => CALLS_MAX + 2,
+            many => 1 + many % 4,
+        };
+        let count = if asks { count } else { 0 };
+        let odd = !asks && !self.calm && self.choices.chance(self.habits.odd);
+        let truncated = odd && self.choices.chance(50);
+        let mut blocks = vec![];
+        if self.choices.chance(20) {
+            blocks.push(Block::Thinking { signature: Some("sig".into()), text: self.text("thought") });
+        }
+        if !odd || truncated {
+            blocks.push(Block::Text { text: self.text("reply") });
+        }
+        let mut calls = vec![];
+        for index in 0..count {
+            let args = format!("{{\"n\": {:?}}}", self.text("args"));
+            blocks.push(Block::ToolUse { args: args.clone(), id: Some("same".into()), tool: "Tool".into() });
+            if index < CALLS_MAX {
+                calls.push(if self.choices.chance(25) {
+                    CallPlan::Deny { reason: self.text("no"), tool: "Tool".into() }
+                } else {
+                    CallPlan::Start { args, rule: Some("rule".into()), tool: "Tool".into() }
+                });
+            }
+        }
+        let patch = self.choices.chance(10).then(|| {
+            let add_notes = vec![format!("note {}", self.texts)];
+            ("react".to_string(), TaskStatePatch { add_notes, ..Default::default() })
+        });
+        Answer {
+            blocks,
+            calls,
+            cost_nano_usd: Some(7),
+            elapsed_ms: 11,
+            extra: self.choices.chance(10).then(|| "{\"odd\": 1.50}".to_string()),
+            patch,
+            stop: "end".into(),
+            truncated,
+            usage: Usage { cache_read: 1, cache_write: 2, output: 3, reasoning: 1, uncached: 5 },
+        }
+    }
+
+    pub fn outcome(&mut self, call: CallId) -> CallOutcome {
+        let status = *self.choices.pick(&[CallStatus::Ok, CallStatus::Error, CallStatus::Unknown]);
+        let output = self.text(&format!("result of {call}"));
+        let records = if self.choices.chance(10) {
+            vec![("env".to_string(), "progress".to_string(), self.text("seen"))]
+        } else {
+            vec![]
+        };
+        CallOutcome { blobs: vec![], elapsed_ms: 13, output, records, status, whole: None }
+    }
+}
+
+/// A state as text, for messages that can be read.
+pub fn text_of(task: &Task) -> String {
+    String::from_utf8(task.to_bytes().unwrap()).unwrap()
+}

@@ -1,0 +1,10 @@
+//! The laws of the kernel, tried on logs that the machine itself walked into and on logs made
+//! by hand. A test's name carries the clauses that it covers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its own log fails")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bytes;
+mod walks;
