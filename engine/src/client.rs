@@ -331,7 +331,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::ended_by`], and when the answer's text cannot be had.
-    pub async fn answer_of(&self, task: &TaskId) -> Result<Option<String>, ClientError> {
+    pub async fn answer(&self, task: &TaskId) -> Result<Option<String>, ClientError> {
         let answer = match self.ended_by(task).await? {
             Some(Payload::TaskCompleted(completed)) => Some(completed.answer),
             Some(Payload::TaskSuspended(suspended)) => suspended.answer,
@@ -453,7 +453,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::deliver`]; a key conflict means that it was answered otherwise.
-    pub async fn answer(
+    pub async fn answer_question(
         &self,
         task: &TaskId,
         actor: &str,

@@ -375,6 +375,7 @@ impl Worker {
             store.wait_claimable(&self.options.queues, POLL).await
         };
         let joined = tokio::select! {
+            biased;
             Some(joined) = running.tasks.join_next() => Some(joined),
             () = stop.0.cancelled() => None,
             waited = work => {

@@ -98,7 +98,7 @@ pub(crate) fn item(pick: Pick) -> Item {
 
 fn child(call: CallId) -> Item {
     Item::Child {
-        answer: "done".into(),
+        answer: plica_kernel::body::Body::Inline("done".into()),
         background: false,
         call,
         child: TaskId::new("a-child").expect("a name is an id"),

@@ -141,7 +141,7 @@ Example:
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
-done here, unless --detach is given.
+done here, unless --detach is given; the exit status is then that of a cancelled task, 1.
 
 Example:
   plica cancel @last --reason \"wrong branch\"")]
@@ -297,17 +297,6 @@ pub struct Messages {
     pub json: bool,
 }
 
-/// What follows a delivery.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct Delivery {
-    /// Return once it is safely delivered, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of the task as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// Arguments of `send`.
 #[derive(Debug, Args)]
 pub struct Send {
@@ -317,9 +306,12 @@ pub struct Send {
     /// What to say; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
     pub text: Text,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the message is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `answer`.
@@ -334,9 +326,12 @@ pub struct Answer {
     /// The call that asks, as in 7.0
     #[arg(long, value_name = "ID")]
     pub question: Option<CallId>,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the answer is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `approve` and `deny`.
@@ -351,9 +346,12 @@ pub struct Ruling {
     /// Why, for the record and the model
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the ruling is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `signal`.
@@ -371,9 +369,12 @@ pub struct Signal {
     /// Deliver it once however often this is called with the same key
     #[arg(long, value_name = "KEY")]
     pub key: Option<DedupKey>,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the event is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `interrupt`, `close` and `reopen`.
@@ -385,9 +386,12 @@ pub struct Steer {
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the order is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `cancel`.
@@ -399,9 +403,12 @@ pub struct Cancel {
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// What follows.
-    #[command(flatten)]
-    pub delivery: Delivery,
+    /// Return once the order is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `verify`.

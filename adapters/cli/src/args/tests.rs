@@ -165,9 +165,9 @@ fn cl_5_reading_verbs() {
 #[test]
 fn cl_6_steering_verbs() {
     let Verb::Send(send) = verb(&["send", "t", "hello", "--detach"]) else { panic!("not send") };
-    assert_eq!((send.task.as_str(), send.text, send.delivery.detach), ("t", Text::Given("hello".into()), true));
+    assert_eq!((send.task.as_str(), send.text, send.detach), ("t", Text::Given("hello".into()), true));
     let Verb::Cancel(cancel) = verb(&["cancel", "t", "--reason", "why"]) else { panic!("not cancel") };
-    assert_eq!((cancel.task.as_str(), cancel.reason.as_deref(), cancel.delivery.detach), ("t", Some("why"), false));
+    assert_eq!((cancel.task.as_str(), cancel.reason.as_deref(), cancel.detach), ("t", Some("why"), false));
 }
 
 #[test]

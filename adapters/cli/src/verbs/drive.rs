@@ -116,7 +116,7 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
         )));
     }
     if shown == Shown::Answer
-        && let Some(text) = client.answer_of(task).await?
+        && let Some(text) = client.answer(task).await?
     {
         match print(format!("{text}\n").as_bytes()) {
             // What came of the task is what counts, whoever reads it.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::drive::{Shown, drive};
 use super::{json_line, named, print, read_text};
-use crate::args::{Cancel, Delivery, Send, Signal, Steer};
+use crate::args::{Cancel, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
 
@@ -21,13 +21,13 @@ pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
-    go_on(client, &row, arguments.delivery).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.delivery).await
+    settle(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -41,7 +41,7 @@ pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.delivery).await
+    settle(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -50,7 +50,7 @@ pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         return Err(Fault::Usage(format!("task {} is closed already; `plica reopen {}` opens it", row.id, row.id)));
     }
     client.close(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.delivery).await
+    settle(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -62,7 +62,7 @@ pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.delivery).await
+    settle(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
@@ -79,13 +79,12 @@ pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
         return Err(Fault::Usage(format!("--data is not JSON: {error}")));
     }
     client.signal(&row.id, &compose::actor(), kind, arguments.data, arguments.key).await?;
-    go_on(client, &row, arguments.delivery).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 /// Drives the task that something was delivered to, unless somebody else does; exits as `run`
 /// would if it does (CL-2).
-pub async fn go_on(client: &Client, row: &Row, delivery: Delivery) -> Result<u8, Fault> {
-    let Delivery { detach, json } = delivery;
+pub async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
     let id = &row.id;
     let attended = is_attended(client, row).await?;
     let driven = !detach && !attended;
@@ -102,7 +101,7 @@ pub async fn go_on(client: &Client, row: &Row, delivery: Delivery) -> Result<u8,
     if json {
         let status = client.row(id).await?.projection.status.name();
         let mut object = json!({ "task": id.as_str(), "driven": driven, "status": status });
-        if driven && let Some(answer) = client.answer_of(id).await? {
+        if driven && let Some(answer) = client.answer(id).await? {
             object["answer"] = answer.into();
         }
         print(&json_line(&object))?;
@@ -123,6 +122,6 @@ async fn is_attended(client: &Client, row: &Row) -> Result<bool, Fault> {
 
 /// Drives the task until the order is carried out: that it then is cancelled or waits is what
 /// was asked for.
-async fn settle(client: &Client, row: &Row, delivery: Delivery) -> Result<u8, Fault> {
-    go_on(client, row, delivery).await.map(|_| 0)
+async fn settle(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
+    go_on(client, row, detach, json).await.map(|_| 0)
 }
