@@ -22,6 +22,7 @@ pub fn operations(bytes: &[u8]) {
         step(&mut model, operation, usize::from(choice));
         model.check();
     }
+    model.check_whole();
 }
 
 /// One operation; what it does and to whom is the input's choice.
