@@ -50,6 +50,7 @@ impl Log {
     pub fn begin(ledger: &LedgerId, id: &TaskId, facts: Facts) -> (Self, NewTask) {
         let at = facts.created_at;
         let created = TaskCreated {
+            background: false,
             agent: facts.agent.clone(),
             budget: Budget::default(),
             call: None,
@@ -112,7 +113,7 @@ impl Log {
 
     /// A batch that wakes the task.
     pub fn waking(&self, claimed: &Claimed) -> Batch {
-        let item = Woken { due: None, key: None, kind: "message".into(), position: None };
+        let item = Woken { data: None, due: None, key: None, kind: "message".into(), position: None };
         self.batch(claimed, vec![TaskWoken { item }.into()])
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born};
-use plica_kernel::event::{MessageOrigin, Role, TaskCreated};
+use plica_kernel::event::{ApprovalVerdict, MessageOrigin, Payload, Role, TaskCreated};
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
@@ -139,6 +139,7 @@ impl Client {
         let id = new_task_id();
         let created = TaskCreated {
             agent: submission.definition.name.clone(),
+            background: false,
             budget: submission.definition.budget,
             call: None,
             definition: definition.reference.clone(),
@@ -335,6 +336,82 @@ impl Client {
         self.deliver(task, actor, &Item::Cancel { reason }, None).await
     }
 
+    /// Stops the turn; the task then waits for its next message.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn interrupt(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        reason: Option<String>,
+    ) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Interrupt { reason }, None).await
+    }
+
+    /// Closes the conversation: it takes no message until it is reopened.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn close(&self, task: &TaskId, actor: &str, reason: Option<String>) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Close { reason }, None).await
+    }
+
+    /// Reopens a conversation that is closed or over; it then waits for a message.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn reopen(&self, task: &TaskId, actor: &str, reason: Option<String>) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Reopen { reason }, None).await
+    }
+
+    /// Delivers an event from outside, by its kind. With a key it is delivered once however
+    /// often this is called.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`].
+    pub async fn signal(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        event: impl Into<String>,
+        data: Option<String>,
+        key: Option<DedupKey>,
+    ) -> Result<Delivered, ClientError> {
+        self.deliver(task, actor, &Item::Event { data, event: event.into() }, key).await
+    }
+
+    /// Answers the question of a call. The first answer stands: another one is refused.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`]; a key conflict means that it was answered otherwise.
+    pub async fn answer(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        call: CallId,
+        text: impl Into<String>,
+    ) -> Result<Delivered, ClientError> {
+        let key = call_key("answer", call);
+        self.deliver(task, actor, &Item::Answer { call, text: text.into() }, Some(key)).await
+    }
+
+    /// Rules on the approval of a call. The first ruling stands: another one is refused.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`]; a key conflict means that it was ruled otherwise.
+    pub async fn rule(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        call: CallId,
+        verdict: ApprovalVerdict,
+        reason: Option<String>,
+    ) -> Result<Delivered, ClientError> {
+        let key = call_key("verdict", call);
+        self.deliver(task, actor, &Item::Verdict { call, reason, verdict }, Some(key)).await
+    }
+
     /// Verifies a task and adds what was found to `verdict`.
     ///
     /// # Errors
@@ -377,6 +454,35 @@ pub(crate) fn new_task(drafted: Drafted, facts: Facts) -> NewTask {
     }
 }
 
+/// A child as a store takes it; what its row holds for good stands in its first event.
+pub(crate) fn new_child(drafted: Drafted) -> NewTask {
+    let first = drafted.envelopes.first();
+    let created = first.and_then(|event| match &event.payload {
+        Payload::TaskCreated(created) => Some((event.at, created)),
+        _ => None,
+    });
+    let (created_at, created) = created.expect("a child's first event is its TaskCreated: `born` made it");
+    let facts = Facts {
+        agent: created.agent.clone(),
+        goal: match &created.goal {
+            Body::Inline(goal) => goal.chars().take(GOAL_SHOWN).collect(),
+            Body::Ref(_) => first_characters(&drafted, &created.goal),
+        },
+        parent: created.parent.clone(),
+        queue: created.queue.clone(),
+        priority: created.priority,
+        labels: created.labels.clone(),
+        not_before: created.not_before,
+        created_at,
+    };
+    new_task(drafted, facts)
+}
+
+fn first_characters(drafted: &Drafted, body: &Body) -> String {
+    let blob = drafted.blobs.iter().find(|blob| Some(&blob.reference) == body.reference());
+    blob.map(|blob| String::from_utf8_lossy(&blob.bytes).chars().take(GOAL_SHOWN).collect()).unwrap_or_default()
+}
+
 /// UUIDv7 text is a valid id of every kind: 36 characters without white space.
 fn uuid_text() -> String {
     uuid::Uuid::now_v7().to_string()
@@ -388,6 +494,10 @@ fn new_task_id() -> TaskId {
 
 fn new_run_id() -> RunId {
     RunId::new(uuid_text()).expect("UUID text is a valid id")
+}
+
+fn call_key(what: &str, call: CallId) -> DedupKey {
+    DedupKey::new(format!("{what}:{call}")).expect("a call's id is short and has no white space")
 }
 
 fn new_key() -> DedupKey {

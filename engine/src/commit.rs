@@ -4,12 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_kernel::decide::Drafted;
+use plica_kernel::decide::{Drafted, Sent};
 use plica_kernel::id::Position;
 use plica_kernel::limits::{BODY_AGE_MAX_MS, READBACK_TRIES_MAX};
 use plica_kernel::state::Task;
-use plica_ports::store::{AppendError, Appended, Batch, ClaimAfter, CommitFate, Conflict, StoreError, Verdict};
+use plica_ports::store::{
+    AppendError, Appended, Batch, ClaimAfter, CommitFate, Conflict, Delivery, NewTask, StoreError, Verdict,
+};
 
+use crate::client::new_child;
 use crate::heartbeat::Hold;
 use crate::host::Host;
 
@@ -71,16 +74,25 @@ impl Committer<'_> {
             row: drafted.task.projection(),
             consumed: drafted.consumed.clone(),
             seen,
-            deliveries: Vec::new(),
-            children: Vec::new(),
+            deliveries: drafted.sent.iter().map(delivery).collect(),
+            children: drafted.children.iter().map(|child| self.child(child)).collect(),
             claim: ClaimAfter::ByStatus,
         }
+    }
+
+    fn child(&self, drafted: &Drafted) -> NewTask {
+        let mut child = new_child(drafted.clone());
+        if self.host.content.is_some() {
+            child.blobs.clear();
+        }
+        child
     }
 
     /// Puts bodies before the event that cites them, where they live elsewhere (CO-2).
     async fn put_bodies(&self, drafted: &Drafted) -> Result<(), Committed> {
         let Some(content) = &self.host.content else { return Ok(()) };
-        for blob in &drafted.blobs {
+        let bodies = drafted.blobs.iter().chain(drafted.children.iter().flat_map(|child| &child.blobs));
+        for blob in bodies {
             let mut pause = PAUSE_MIN;
             loop {
                 match content.put(blob).await {
@@ -214,4 +226,8 @@ impl Committer<'_> {
             }
         }
     }
+}
+
+fn delivery(sent: &Sent) -> Delivery {
+    Delivery { task: sent.task.clone(), actor: sent.actor.clone(), item: sent.item.clone(), dedup: sent.dedup.clone() }
 }

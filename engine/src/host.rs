@@ -79,11 +79,6 @@ impl Host {
         }
     }
 
-    /// The tools of a definition that this host has, in the definition's order.
-    pub(crate) fn tools_of<'a>(&'a self, definition: &'a Definition) -> impl Iterator<Item = &'a HostTool> {
-        definition.tools.iter().filter_map(|name| self.tools.get(name))
-    }
-
     /// The tool of this name, if the definition lists it and this host has it.
     pub(crate) fn tool_of(&self, definition: &Definition, name: &str) -> Option<&HostTool> {
         self.tools.get(name).filter(|_| definition.tools.iter().any(|listed| listed == name))
@@ -93,23 +88,31 @@ impl Host {
 /// A tool with what its arguments are validated by.
 pub(crate) struct HostTool {
     pub(crate) tool: Arc<dyn Tool>,
-    validator: Result<jsonschema::Validator, String>,
+    pub(crate) validator: Validator,
 }
 
 impl HostTool {
     fn new(tool: Arc<dyn Tool>) -> Self {
-        let schema = serde_json::from_str(&tool.declaration().schema).map_err(|error| error.to_string());
-        let validator = schema.and_then(|schema: serde_json::Value| {
-            jsonschema::validator_for(&schema).map_err(|error| error.to_string())
-        });
+        let validator = Validator::new(&tool.declaration().schema);
         Self { tool, validator }
+    }
+}
+
+/// A compiled schema, or why there is none.
+pub(crate) struct Validator(Result<jsonschema::Validator, String>);
+
+impl Validator {
+    pub(crate) fn new(schema: &str) -> Self {
+        let schema = serde_json::from_str(schema).map_err(|error| error.to_string());
+        Self(schema.and_then(|schema: serde_json::Value| {
+            jsonschema::validator_for(&schema).map_err(|error| error.to_string())
+        }))
     }
 
     /// Whether arguments are valid by the tool's schema (TO-1); if not, why, for the model.
     pub(crate) fn validate(&self, args: &str) -> Result<(), String> {
         let instance: serde_json::Value = serde_json::from_str(args).map_err(|error| format!("not JSON: {error}"))?;
-        let validator =
-            self.validator.as_ref().map_err(|error| format!("the tool's own schema is invalid: {error}"))?;
+        let validator = self.0.as_ref().map_err(|error| format!("the tool's own schema is invalid: {error}"))?;
         let errors = validator.iter_errors(&instance).take(VALIDATION_ERRORS_MAX);
         let errors: Vec<String> = errors
             .map(|error| match error.instance_path().to_string() {

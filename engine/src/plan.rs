@@ -1,64 +1,101 @@
 //! What each call of a reply comes to: known tool, valid arguments, guards.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plica_kernel::decide::CallPlan;
-use plica_kernel::limits::CALLS_MAX;
+use plica_kernel::limits::{CALLS_MAX, WAKE_ALTERNATIVES_MAX};
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
 use plica_ports::{Definition, Effect, Guard, GuardView, Ruling};
 
+use crate::act::millis;
 use crate::govern::Rules;
 use crate::host::Host;
+use crate::setup::Setup;
+use crate::steering::{self, is_steering};
 
 /// The plan of every call of a reply, up to the 32nd.
-pub(crate) fn plan_calls(
-    host: &Host,
-    definition: &Definition,
-    rules: &Rules,
-    task: &Task,
-    blocks: &[Block],
-) -> Vec<CallPlan> {
+pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
+    let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Vec::new() };
+    let planner = Planner { host, setup, definition, rules, task };
+    let mut waits = BTreeSet::new();
     let calls = blocks.iter().filter_map(|block| match block {
         Block::ToolUse { args, tool, .. } => Some((tool, args)),
         Block::Text { .. } | Block::Thinking { .. } => None,
     });
-    calls.take(CALLS_MAX).map(|(tool, args)| plan_call(host, definition, rules, task, tool, args)).collect()
+    calls.take(CALLS_MAX).map(|(tool, args)| planner.plan(tool, args, &mut waits)).collect()
 }
 
-fn plan_call(host: &Host, definition: &Definition, rules: &Rules, task: &Task, name: &str, args: &str) -> CallPlan {
-    let deny = |reason: String| CallPlan::Deny { reason, tool: name.to_owned() };
-    let Some(tool) = host.tool_of(definition, name) else {
-        return deny(format!("unknown tool {name:?}; the tools are: {}", definition.tools.join(", ")));
-    };
-    if let Err(reason) = tool.validate(args) {
-        return deny(format!("invalid arguments for {name}: {reason}"));
-    }
-    let effect = tool.tool.declaration().effect;
-    match rule(host, rules, task, name, effect, args) {
-        Ruling::Allow { rule } => CallPlan::Start { args: args.to_owned(), rule, tool: name.to_owned() },
-        Ruling::Deny { reason } => deny(format!("denied: {reason}")),
-        Ruling::Ask { rule } => deny(format!(
-            "denied: {} asks for a person's approval, and none can be given here",
-            rule.map_or_else(|| "the permission mode".to_owned(), |rule| format!("rule {rule}"))
-        )),
-    }
+struct Planner<'a> {
+    host: &'a Host,
+    setup: &'a Setup,
+    definition: &'a Definition,
+    rules: &'a Rules,
+    task: &'a Task,
 }
 
-/// Deny wins, then ask; a guard that panics denies (EN-3).
-fn rule(host: &Host, rules: &Rules, task: &Task, tool: &str, effect: Effect, args: &str) -> Ruling {
-    let view = GuardView { task, tool, effect: Some(effect), args, steers: false };
-    let guards = host.guards.iter().map(|guard| &**guard).chain([rules as &dyn Guard]);
-    let mut ruling = Ruling::Allow { rule: None };
-    for guard in guards {
-        let one = catch_unwind(AssertUnwindSafe(|| guard.rule(&view)))
-            .unwrap_or_else(|_| Ruling::Deny { reason: format!("guard {} failed", guard.name()) });
-        ruling = match (ruling, one) {
-            (_, denied @ Ruling::Deny { .. }) => return denied,
-            (asked @ Ruling::Ask { .. }, _) | (_, asked @ Ruling::Ask { .. }) => asked,
-            (Ruling::Allow { rule: None }, allowed) => allowed,
-            (allowed, _) => allowed,
+impl Planner<'_> {
+    /// `waits` are the event kinds that earlier calls of the reply wait for.
+    fn plan(&self, name: &str, args: &str, waits: &mut BTreeSet<String>) -> CallPlan {
+        let deny = |reason: String| CallPlan::Deny { reason, tool: name.to_owned() };
+        let listed = self.definition.tools.iter().any(|listed| listed == name);
+        if listed && is_steering(name) {
+            return match self.rule(name, None, args, true) {
+                Ruling::Deny { reason } => deny(format!("denied: {reason}")),
+                // Nothing outside changes, so nobody is asked.
+                Ruling::Allow { .. } | Ruling::Ask { .. } => match steering::plan(self.setup, self.task, name, args) {
+                    Ok(plan) => limit_waits(plan, waits).unwrap_or_else(|| deny("too many waits in one reply".into())),
+                    Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
+                },
+            };
+        }
+        let Some(tool) = self.host.tool_of(self.definition, name) else {
+            return deny(format!("unknown tool {name:?}; the tools are: {}", self.definition.tools.join(", ")));
         };
+        if let Err(reason) = tool.validator.validate(args) {
+            return deny(format!("invalid arguments for {name}: {reason}"));
+        }
+        let (args, tool_name) = (args.to_owned(), name.to_owned());
+        match self.rule(name, Some(tool.tool.declaration().effect), &args, false) {
+            Ruling::Allow { rule } => CallPlan::Start { args, rule, tool: tool_name },
+            Ruling::Deny { reason } => deny(format!("denied: {reason}")),
+            Ruling::Ask { expires_after, rule } => {
+                CallPlan::Ask { args, expires_ms: expires_after.map(millis), rule, tool: tool_name }
+            }
+        }
     }
-    ruling
+
+    /// Deny wins, then ask; a guard that panics denies (EN-3).
+    fn rule(&self, tool: &str, effect: Option<Effect>, args: &str, steers: bool) -> Ruling {
+        let view = GuardView { task: self.task, tool, effect, args, steers };
+        let guards = self.host.guards.iter().map(|guard| &**guard).chain([self.rules as &dyn Guard]);
+        let mut ruling = Ruling::Allow { rule: None };
+        for guard in guards {
+            let one = catch_unwind(AssertUnwindSafe(|| guard.rule(&view)))
+                .unwrap_or_else(|_| Ruling::Deny { reason: format!("guard {} failed", guard.name()) });
+            ruling = match (ruling, one) {
+                (_, denied @ Ruling::Deny { .. }) => return denied,
+                (asked @ Ruling::Ask { .. }, _) | (_, asked @ Ruling::Ask { .. }) => asked,
+                (Ruling::Allow { rule: None }, allowed) => allowed,
+                (allowed, _) => allowed,
+            };
+        }
+        ruling
+    }
+}
+
+/// Alternatives of a wake that are left for events: one is for answers, one for children.
+const EVENT_WAITS_MAX: usize = WAKE_ALTERNATIVES_MAX - 2;
+
+/// A wait that would need an alternative too many is answered so (section 11 of the design).
+fn limit_waits(plan: CallPlan, waits: &mut BTreeSet<String>) -> Option<CallPlan> {
+    if let CallPlan::Wait { event: Some(kind), .. } = &plan {
+        waits.insert(kind.clone());
+        if waits.len() > EVENT_WAITS_MAX {
+            waits.remove(kind);
+            return None;
+        }
+    }
+    Some(plan)
 }

@@ -1,13 +1,18 @@
 //! What a definition resolves to on this worker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plica_kernel::body::ContentRef;
 use plica_kernel::event::{Failure, FailureReason};
+use plica_kernel::id::{LedgerId, Queue};
 use plica_kernel::state::Task;
-use plica_ports::{ContentError, Definition, Model, ToolSpec};
+use plica_ports::store::StoreError;
+use plica_ports::{ContentError, ContentStore, Definition, Model, ToolSpec};
 
 use crate::govern::Rules;
 use crate::host::Host;
+use crate::steering;
 
 /// A definition with its rules, model and tools; empty when it cannot be used.
 pub(crate) struct Setup {
@@ -15,6 +20,17 @@ pub(crate) struct Setup {
     pub(crate) rules: Option<Rules>,
     pub(crate) model: Option<Arc<dyn Model>>,
     pub(crate) tool_specs: Vec<ToolSpec>,
+    /// The agents it may delegate to.
+    pub(crate) subagents: BTreeMap<String, (ContentRef, Definition)>,
+    /// What its children share with it; read when it may have any.
+    pub(crate) family: Option<Family>,
+}
+
+/// What children share with the task that spawns them.
+pub(crate) struct Family {
+    pub(crate) ledger: LedgerId,
+    pub(crate) queue: Queue,
+    pub(crate) priority: u8,
 }
 
 /// Why a definition cannot be used.
@@ -32,34 +48,33 @@ fn unusable(reason: FailureReason, detail: impl ToString) -> SetupError {
 impl Setup {
     /// The setup of a task whose definition cannot be used.
     pub(crate) fn none() -> Self {
-        Self { definition: None, rules: None, model: None, tool_specs: Vec::new() }
+        Self {
+            definition: None,
+            rules: None,
+            model: None,
+            tool_specs: Vec::new(),
+            subagents: BTreeMap::new(),
+            family: None,
+        }
     }
 
     /// Reads the definition that a task cites and finds its model and tools.
     pub(crate) async fn read(host: &Host, task: &Task) -> Result<Self, SetupError> {
         let content = host.content().map_err(|error| SetupError::Unavailable(error.to_string()))?;
-        let bytes = content.get(task.definition()).await.map_err(|error| match error {
-            ContentError::Unavailable(why) => SetupError::Unavailable(why),
-            error => unusable(FailureReason::ContentError, error),
-        })?;
-        let definition =
-            Definition::from_bytes(&bytes).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
+        let definition = read_definition(content, task.definition()).await?;
         let rules = Rules::of(&definition).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
         let model = host
             .models
             .model(&definition.model, content)
             .await
             .map_err(|error| unusable(FailureReason::LlmError, error))?;
-        let spec = |tool: &crate::host::HostTool| {
-            let declaration = tool.tool.declaration();
-            ToolSpec {
-                name: declaration.name.clone(),
-                description: declaration.description.clone(),
-                schema: declaration.schema.clone(),
-            }
-        };
-        let tool_specs = host.tools_of(&definition).map(spec).collect();
-        Ok(Self { definition: Some(definition), rules: Some(rules), model: Some(model), tool_specs })
+        let mut subagents = BTreeMap::new();
+        for (name, reference) in &definition.subagents {
+            subagents.insert(name.clone(), (reference.clone(), read_definition(content, reference).await?));
+        }
+        let family = if subagents.is_empty() { None } else { Some(read_family(host, task).await?) };
+        let tool_specs = definition.tools.iter().filter_map(|name| spec(host, &definition, name)).collect();
+        Ok(Self { definition: Some(definition), rules: Some(rules), model: Some(model), tool_specs, subagents, family })
     }
 
     /// The model, as the definition names it.
@@ -68,4 +83,31 @@ impl Setup {
             .as_ref()
             .map_or_else(String::new, |definition| format!("{}:{}", definition.model.provider, definition.model.name))
     }
+}
+
+fn spec(host: &Host, definition: &Definition, name: &str) -> Option<ToolSpec> {
+    steering::spec(name, definition).or_else(|| {
+        let declaration = host.tool_of(definition, name)?.tool.declaration();
+        Some(ToolSpec {
+            name: declaration.name.clone(),
+            description: declaration.description.clone(),
+            schema: declaration.schema.clone(),
+        })
+    })
+}
+
+async fn read_definition(content: &dyn ContentStore, reference: &ContentRef) -> Result<Definition, SetupError> {
+    let bytes = content.get(reference).await.map_err(|error| match error {
+        ContentError::Unavailable(why) => SetupError::Unavailable(why),
+        error => unusable(FailureReason::ContentError, error),
+    })?;
+    Definition::from_bytes(&bytes).map_err(|error| unusable(FailureReason::DefinitionError, error))
+}
+
+async fn read_family(host: &Host, task: &Task) -> Result<Family, SetupError> {
+    let gone = |error: StoreError| SetupError::Unavailable(error.to_string());
+    let ledger = host.store.ledger().await.map_err(gone)?;
+    let row = host.store.row(task.id()).await.map_err(gone)?;
+    let row = row.ok_or_else(|| gone(StoreError::UnknownTask(task.id().clone())))?;
+    Ok(Family { ledger, queue: row.facts.queue, priority: row.facts.priority })
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use plica_kernel::body::Body;
 use plica_kernel::decide::{self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Stamp};
-use plica_kernel::event::{Failure, FailureReason, RequestStatus};
-use plica_kernel::id::{CallId, Position, Seq};
+use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
+use plica_kernel::id::{CallId, DedupKey, Position, Seq};
 use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, model_backoff_ms};
 use plica_kernel::row::Blocked;
-use plica_kernel::state::{Phase, Task};
+use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::store::{AppendError, Claimed, StoreError};
@@ -286,20 +286,52 @@ impl Step<'_> {
             let act = match self.turn().await {
                 Turned::Wait(act) => act,
                 Turned::Again => continue,
-                Turned::End(ended) => {
-                    self.flight.abort();
-                    return ended;
-                }
+                Turned::End(ended) => return self.end(ended).await,
             };
             if let Some(ended) = self.begin(&act).await {
-                self.flight.abort();
-                return ended;
+                return self.end(ended).await;
             }
             self.wait(&act).await;
             if self.drive.hold.lost.is_cancelled() {
-                self.flight.abort();
-                return Ended::Lost;
+                return self.end(Ended::Lost).await;
             }
+        }
+    }
+
+    /// Stops what is under way. Results that came after the claim was lost go to the inbox as
+    /// late evidence, which is all that may still be sent (ID-3, RC-6).
+    async fn end(&mut self, ended: Ended) -> Ended {
+        if ended == Ended::Lost {
+            let ready = self.flight.take_ready();
+            self.pending.extend(ready);
+            for happened in std::mem::take(&mut self.pending) {
+                self.hand_in(&happened).await;
+            }
+        }
+        self.flight.abort();
+        ended
+    }
+
+    async fn hand_in(&self, happened: &Happened) {
+        let Ok(Outcome::Call(outcome)) = &happened.what else { return };
+        let Some(open) = self.task.governance().action(happened.action) else { return };
+        let ActionKind::Call(call) = open.what else { return };
+        if !matches!(outcome.status, CallStatus::Ok | CallStatus::Error) {
+            return;
+        }
+        let item = Item::Evidence {
+            action: happened.action,
+            call,
+            identity: open.identity.clone(),
+            output: outcome.output.clone(),
+            status: outcome.status,
+        };
+        let Ok(dedup) = DedupKey::new(format!("evidence:{}:{}", happened.action, open.identity.fence)) else { return };
+        match self.drive.host.store.deliver(self.task.id(), "engine", &item, &dedup).await {
+            Ok(_) => {
+                tracing::info!(task = %self.task.id(), %call, "a result came after the claim was lost: handed in as evidence")
+            }
+            Err(error) => tracing::warn!(task = %self.task.id(), %call, %error, "late evidence could not be handed in"),
         }
     }
 
@@ -309,7 +341,7 @@ impl Step<'_> {
             self.drive.release(None).await;
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
-        self.stop_for_cancel().await;
+        self.stop_for_people().await;
         let (drafted, act) = match self.decide() {
             Ok(decided) => decided,
             Err(bug) => return self.give_up(&bug.to_string()).await,
@@ -363,13 +395,30 @@ impl Step<'_> {
             self.seen = new.last().map_or(self.drive.hold.tail(), |item| item.position.max(self.drive.hold.tail()));
             self.items.extend(new);
         }
+        self.read_answers().await;
         Ok(())
     }
 
-    /// A cancel stops what runs before it is recorded; what ended in time keeps its outcome.
-    async fn stop_for_cancel(&mut self) {
-        let cancelled = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. }));
-        if cancelled && !self.flight.seqs.is_empty() {
+    /// The answer of a child that goes on by itself joins the conversation as a message, so
+    /// its text is needed.
+    async fn read_answers(&mut self) {
+        let Ok(content) = self.drive.host.content() else { return };
+        for item in &mut self.items {
+            if let Item::Child { answer, child, .. } = &mut item.item
+                && matches!(answer, Body::Ref(_))
+                && self.task.governance().children().any(|(_, open)| open.background && open.child == *child)
+                && let Ok(text) = text_of(answer, content).await
+            {
+                *answer = Body::Inline(text);
+            }
+        }
+    }
+
+    /// A cancel or an interrupt stops what runs before it is recorded; what ended in time keeps
+    /// its outcome.
+    async fn stop_for_people(&mut self) {
+        let stopped = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. } | Item::Interrupt { .. }));
+        if stopped && !self.flight.seqs.is_empty() {
             let ended = self.flight.wind_down(&self.drive.host).await;
             let known =
                 |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
@@ -431,10 +480,7 @@ impl Step<'_> {
     }
 
     fn answer(&self, task: &Task, reply: &Reply, elapsed: Duration) -> Answer {
-        let calls = match (&self.setup.definition, &self.setup.rules) {
-            (Some(definition), Some(rules)) => plan_calls(&self.drive.host, definition, rules, task, &reply.blocks),
-            _ => Vec::new(),
-        };
+        let calls = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
         let policy = self.drive.host.policy.as_ref();
         let patch = policy.and_then(|policy| {
             let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;
@@ -483,6 +529,9 @@ impl Step<'_> {
             }
             Act::WaitUntil(_) => None,
             Act::Rest | Act::Over | Act::HandBack => {
+                if *act == Act::Rest {
+                    tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
+                }
                 self.drive.release(None).await;
                 Some(Ended::HandedBack)
             }

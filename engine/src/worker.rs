@@ -10,7 +10,10 @@ use std::time::Duration;
 use plica_kernel::id::{Queue, TaskId};
 use plica_kernel::limits::{NEWER_VERSION_REST_MS, UNAVAILABLE_MAX_MS};
 use plica_kernel::row::Status;
-use plica_ports::store::{ClaimError, ClaimRequest, Claimed, Outlook, StoreError, Worker as WorkerIdentity};
+use plica_kernel::wake::WakeKey;
+use plica_ports::store::{
+    ClaimError, ClaimRequest, Claimed, Outlook, Page, Row, StoreError, TaskFilter, Worker as WorkerIdentity,
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -175,8 +178,23 @@ impl Worker {
             task: self.options.only.clone(),
             except: running.left_alone.keys().cloned().collect(),
         };
+        let mut count = self.claim_as(running, stop, &request).await?;
+        if count == 0 && self.options.only.is_some() {
+            // Driving a task is driving its children too: it waits for them.
+            for child in self.claimable_descendants().await.map_err(|error| error.to_string())? {
+                count += self.claim_as(running, stop, &ClaimRequest { task: Some(child), ..request.clone() }).await?;
+                if running.tasks.len() >= self.options.concurrency {
+                    break;
+                }
+            }
+        }
+        running.unavailable = None;
+        Ok(count)
+    }
+
+    async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, String> {
         let sent = self.host.clock.monotonic();
-        let claimed = match self.host.store.claim(&request).await {
+        let claimed = match self.host.store.claim(request).await {
             Ok(claimed) => claimed,
             Err(ClaimError::CommitUnknown(why)) => {
                 tracing::warn!(why, "fate of a claim unknown: asking what is held");
@@ -184,12 +202,28 @@ impl Worker {
             }
             Err(ClaimError::Store(error)) => return Err(error.to_string()),
         };
-        running.unavailable = None;
         let count = claimed.len();
         for one in claimed {
             self.start(running, stop, one, sent);
         }
         Ok(count)
+    }
+
+    /// Rows of the children of the task that is driven, and of theirs.
+    async fn descendants(&self) -> Result<Vec<Row>, StoreError> {
+        let Some(task) = &self.options.only else { return Ok(Vec::new()) };
+        let filter = TaskFilter { prefix: Some(format!("{task}.")), ..TaskFilter::default() };
+        self.host.store.tasks(&filter, &Page::first(DESCENDANTS)).await
+    }
+
+    async fn claimable_descendants(&self) -> Result<Vec<TaskId>, StoreError> {
+        let rows = self.descendants().await?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.host.store.now().await?;
+        let due = rows.into_iter().filter(|row| row.claimable_at.is_some_and(|at| at <= now));
+        Ok(due.map(|row| row.id).collect())
     }
 
     /// Takes up what the store thinks this instance holds (ST-9). What it really holds it
@@ -263,10 +297,13 @@ impl Worker {
     /// Whether a task is over, blocked, or waits for someone.
     async fn is_at_rest(&self, task: &TaskId) -> Result<bool, StoreError> {
         let Some(row) = self.host.store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
-        let still = row.holder.is_none() && row.claimable_at.is_none();
-        let rests =
-            row.projection.status.is_over() || row.projection.status == Status::Waiting || row.blocked.is_some();
-        Ok(still && rests)
+        if !is_still(&row) {
+            return Ok(false);
+        }
+        let waits_for_children = row.projection.status == Status::Waiting
+            && row.projection.wake.any.iter().any(|one| matches!(one.key, WakeKey::Group(_) | WakeKey::Background));
+        // It waits its children out, unless they too wait for someone.
+        Ok(!waits_for_children || self.descendants().await?.iter().all(is_still))
     }
 
     /// Waits until a task ended, something may have become claimable, or it is to stop.
@@ -303,6 +340,16 @@ impl Worker {
         self.check_patience(running)
     }
 }
+
+/// Whether a task neither runs nor will by itself.
+fn is_still(row: &Row) -> bool {
+    let status = row.projection.status;
+    let rests = status.is_over() || status == Status::Waiting || row.blocked.is_some();
+    rests && row.holder.is_none() && row.claimable_at.is_none()
+}
+
+/// Descendants of a driven task that are looked at.
+const DESCENDANTS: usize = 1_000;
 
 /// The worker's heart: glances at inboxes, renews leases every third of their length, gives up
 /// what this worker's own clock says is over.

@@ -67,6 +67,12 @@ pub const RECONSIDER_MAX: u32 = 1_000;
 pub const READBACK_TRIES_MAX: u32 = 5;
 /// Depth of subtasks below a root.
 pub const TASK_DEPTH_MAX: u32 = 8;
+/// Children that one task may spawn in its life.
+pub const SUBTASKS_MAX: u64 = 1_000;
+/// Bytes of the kind of an event that is waited for.
+pub const EVENT_KIND_BYTES_MAX: usize = 96;
+/// Longest wait for a time, in seconds: a hundred years.
+pub const WAIT_SECONDS_MAX: u64 = 3_155_760_000;
 /// Age of a batch from which its bodies are put again before the append (CO-2).
 pub const BODY_AGE_MAX_MS: u64 = 3_600_000;
 

@@ -7,7 +7,6 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Hash;
-use crate::event::EventType;
 use crate::id::Seq;
 use crate::wake::Wake;
 
@@ -98,10 +97,4 @@ impl fmt::Display for Blocked {
             Self::UnreadableLog { rule, seq } => write!(f, "unreadable log: event {seq}: {rule}"),
         }
     }
-}
-
-/// Whether an append with this type as its last event may release the claim by itself: it
-/// suspends or ends the task.
-pub const fn ends_hold(kind: EventType) -> bool {
-    kind.is_terminal() || matches!(kind, EventType::TaskSuspended)
 }

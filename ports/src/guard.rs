@@ -15,12 +15,29 @@ pub enum Ruling {
     },
     /// A person decides.
     Ask {
+        /// How long the approval can be granted; for ever unless set.
+        expires_after: Option<std::time::Duration>,
         /// The rule that says so, if one was named.
         rule: Option<String>,
     },
 }
 
-/// What a guard sees: the call, and the task as it stands, read only (HO-4).
+/// What a guard sees: the call, and the task as it stands, read only (HO-4). There is no claim
+/// in it to append with, and the state cannot take an event through it:
+///
+/// ```compile_fail,E0609
+/// fn append(view: &plica_ports::GuardView<'_>) -> plica_ports::store::Claim {
+///     view.claim.clone() // no such member: only the commit path holds a claim
+/// }
+/// ```
+///
+/// ```compile_fail,E0596
+/// use plica_kernel::{canonical::Hash, envelope::Envelope};
+///
+/// fn record(view: &plica_ports::GuardView<'_>, event: &Envelope, hash: Hash) {
+///     let _ = view.task.apply(event, hash); // a shared reference
+/// }
+/// ```
 #[derive(Debug)]
 pub struct GuardView<'a> {
     /// The task.

@@ -42,7 +42,8 @@ fn sqlite(path: PathBuf, options: OpenOptions) -> Result<Arc<dyn Store>, Fault> 
 
 /// The names of the tools of this build.
 pub fn tool_names() -> Vec<String> {
-    plica_tools::all().iter().map(|tool| tool.declaration().name.clone()).collect()
+    let steering = plica_engine::STEERING_TOOLS.iter().map(|name| (*name).to_owned());
+    plica_tools::all().iter().map(|tool| tool.declaration().name.clone()).chain(steering).collect()
 }
 
 /// A host on `store` with every adapter of this build.

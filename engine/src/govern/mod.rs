@@ -71,7 +71,7 @@ impl Rules {
             return Ruling::Deny { reason: format!("denied by the rule `{}`", rule.text()) };
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.may_mean(&call)) {
-            return Ruling::Ask { rule: Some(rule.text().to_owned()) };
+            return Ruling::Ask { expires_after: None, rule: Some(rule.text().to_owned()) };
         }
         if let Some(rule) = self.allow.iter().find(|rule| rule.means(&call)) {
             return Ruling::Allow { rule: Some(rule.text().to_owned()) };
@@ -93,7 +93,7 @@ impl Rules {
             PermissionMode::Plan => ("mode:plan", false),
         };
         let rule = Some(name.to_owned());
-        if asks { Ruling::Ask { rule } } else { Ruling::Allow { rule } }
+        if asks { Ruling::Ask { expires_after: None, rule } } else { Ruling::Allow { rule } }
     }
 }
 

@@ -38,7 +38,7 @@ fn args(name: &str, value: &str) -> String {
 fn word(ruling: Ruling) -> String {
     match ruling {
         Ruling::Allow { rule } => format!("allow {}", rule.unwrap_or_default()),
-        Ruling::Ask { rule } => format!("ask {}", rule.unwrap_or_default()),
+        Ruling::Ask { rule, .. } => format!("ask {}", rule.unwrap_or_default()),
         Ruling::Deny { reason } => format!("deny {reason}"),
     }
 }

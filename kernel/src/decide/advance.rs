@@ -1,7 +1,7 @@
 use super::draft::{Draft, RecordError};
 use super::next::{Act, Inputs, Move, Next, next};
 use super::record::{self, Composer};
-use crate::event::RequestStatus;
+use crate::event::{ApprovalVerdict, RequestStatus};
 
 /// Records everything that needs no outside world into `draft`, and returns the first thing
 /// that does. Items that the draft takes are removed from `inputs`.
@@ -16,12 +16,16 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
         };
         match moved {
             Move::Cancel(position) => record::cancel(draft, position, &inputs.items)?,
-            Move::Wake(woken) => record::wake(draft, woken)?,
+            Move::Interrupt(position) => record::interrupt(draft, position, &inputs.items)?,
+            Move::Wake(woken) => record::wake(draft, woken, &inputs.items)?,
+            Move::Take(position) => record::take(draft, position, &inputs.items)?,
+            Move::Expire(call) => record::rule(draft, "engine", call, None, ApprovalVerdict::Expire)?,
             Move::CloseRequest(action) => record::close_request(draft, action, RequestStatus::Interrupted)?,
             Move::Join => record::join(draft, &inputs.items)?,
             Move::Snapshot => draft.snapshot()?,
             Move::Compose => record::compose(draft, composer)?,
             Move::StartRequest => record::start_request(draft, composer)?,
+            Move::Suspend => record::suspend_for_calls(draft)?,
             Move::Fail(failure) => record::fail(draft, failure, &inputs.items)?,
             Move::Finish => record::finish(draft)?,
         }

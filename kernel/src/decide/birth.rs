@@ -30,8 +30,10 @@ pub fn born(birth: Birth, stamp: Stamp) -> Result<Drafted, RecordError> {
     let Birth { id, actor, goal, mut created, mut blobs } = birth;
     created.goal = Body::text(&goal, &mut blobs);
     let prev = genesis_hash(&created.ledger, &id);
+    // Only a root's goal is a person's word.
+    let origin = if created.parent.is_none() { MessageOrigin::Human } else { MessageOrigin::System };
     let mut draft = Draft::genesis(id, &actor, stamp, prev, created.into())?;
     draft.keep(blobs);
-    say(&mut draft, &actor, Role::User, Some(MessageOrigin::Human), &goal)?;
+    say(&mut draft, &actor, Role::User, Some(origin), &goal)?;
     draft.finish()
 }

@@ -229,6 +229,16 @@ impl Draft {
         self.consumed.push(position);
     }
 
+    /// Sends an item to another task with this append.
+    pub(super) fn send(&mut self, sent: Sent) {
+        self.sent.push(sent);
+    }
+
+    /// Creates a child with this append.
+    pub(super) fn bear(&mut self, child: Drafted) {
+        self.children.push(child);
+    }
+
     /// Takes a snapshot of the state so far.
     pub(super) fn snapshot(&mut self) -> Result<(), RecordError> {
         let snapshot = crate::snapshot::take(&mut self.task, &mut self.blobs)?;

@@ -25,5 +25,7 @@ pub use birth::{Birth, born};
 pub use budget::{exhausted, remaining};
 pub use draft::{Draft, Drafted, RecordError, Sent, Stamp};
 pub use next::{Act, Inputs, Move, Next, next};
-pub use record::{Answer, CallOutcome, CallPlan, Composer, Refusal, call_outcome, close_request, fail, refusal, reply};
+pub use record::{
+    Answer, CallOutcome, CallPlan, Composer, Refusal, Spawn, call_outcome, close_request, fail, refusal, reply,
+};
 pub use recover::{Orphan, settle_orphan};

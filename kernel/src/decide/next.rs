@@ -38,8 +38,14 @@ pub enum Next {
 pub enum Move {
     /// End the task: a cancel item came.
     Cancel(Position),
+    /// Stop the turn: an interrupt item came.
+    Interrupt(Position),
     /// Wake up.
     Wake(Woken),
+    /// Take an item that answers something that is pending.
+    Take(Position),
+    /// An approval was not granted in time.
+    Expire(CallId),
     /// The request that a former holder began has no answer.
     CloseRequest(Seq),
     /// Take the untaken messages into the conversation.
@@ -50,6 +56,8 @@ pub enum Move {
     Compose,
     /// Start the composed request (again).
     StartRequest,
+    /// Wait for what open calls wait for.
+    Suspend,
     /// End the turn as failed.
     Fail(Failure),
     /// End the turn, or the task, with the answer that was decided.
@@ -77,10 +85,14 @@ pub enum Act {
 
 /// What happens next, from the state and the inputs alone (EN-1).
 ///
-/// The order: a cancel ends the task whatever it does; a waiting task wakes or rests; what a
-/// former holder left open is settled before anything new; then the step goes on where its
-/// phase says.
+/// The order: late evidence and reopening come first, even for a task that is over; a cancel
+/// ends the task and an interrupt the turn, whatever it does; a waiting task wakes or rests;
+/// what a former holder left open is settled before anything new; then the step goes on where
+/// its phase says.
 pub fn next(task: &Task, inputs: &Inputs) -> Next {
+    if let Some(position) = taken_at_any_time(task, inputs) {
+        return Next::Record(Move::Take(position));
+    }
     if task.status().is_over() {
         return Next::Act(Act::Over);
     }
@@ -89,6 +101,9 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     }
     if task.status() == Status::Waiting {
         return waiting(task, inputs);
+    }
+    if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Interrupt { .. })) {
+        return Next::Record(Move::Interrupt(item.position));
     }
     if let Some(open) = task.governance().model_action() {
         return request_in_progress(open, inputs);
@@ -102,6 +117,20 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     }
 }
 
+/// An item that is taken whatever the task does: evidence (unless this holder still runs the
+/// call), closing and reopening.
+fn taken_at_any_time(task: &Task, inputs: &Inputs) -> Option<Position> {
+    let taken = inputs.items.iter().find(|item| match &item.item {
+        Item::Evidence { action, .. } => {
+            task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
+        }
+        Item::Close { .. } => !task.status().is_over() && !task.is_closed(),
+        Item::Reopen { .. } => task.status().is_over() || task.is_closed(),
+        _ => false,
+    });
+    taken.map(|item| item.position)
+}
+
 fn has_messages(inputs: &Inputs) -> bool {
     inputs.items.iter().any(|item| matches!(item.item, Item::Message { .. }))
 }
@@ -109,21 +138,27 @@ fn has_messages(inputs: &Inputs) -> bool {
 /// A waiting task: items come before a due timer.
 fn waiting(task: &Task, inputs: &Inputs) -> Next {
     let wake = task.wake();
-    let carried =
-        |position: Position, kind: &str, key| Woken { due: None, key, kind: kind.into(), position: Some(position) };
+    let carried = |item: &InboxItem, key| {
+        let kind = item.item.kind().into();
+        Next::Record(Move::Wake(Woken { data: None, due: None, key, kind, position: Some(item.position) }))
+    };
+    let steering = |item: &&InboxItem| matches!(item.item, Item::Interrupt { .. });
+    if let Some(item) = inputs.items.iter().find(steering) {
+        return carried(item, None);
+    }
     for alternative in &wake.any {
         let mut met = inputs.items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
-        let need = alternative.need.max(1) as usize;
-        if let Some(last) = met.nth(need - 1) {
-            return Next::Record(Move::Wake(carried(last.position, last.item.kind(), last.item.key())));
+        if let Some(last) = met.nth(alternative.items() - 1) {
+            return carried(last, last.item.key());
         }
     }
     if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Message { .. })) {
-        return Next::Record(Move::Wake(carried(item.position, item.item.kind(), None)));
+        return carried(item, None);
     }
     match wake.at {
         Some(due) if due <= inputs.now => {
-            Next::Record(Move::Wake(Woken { due: Some(due), key: None, kind: "timer".into(), position: None }))
+            let woken = Woken { data: None, due: Some(due), key: None, kind: "timer".into(), position: None };
+            Next::Record(Move::Wake(woken))
         }
         _ => Next::Act(Act::Rest),
     }
@@ -161,8 +196,9 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
     }
 }
 
-/// Calls of the last decision that lack a result: orphans are settled first, then all that
-/// this holder started are run.
+/// Calls of the last decision that lack a result: orphans are settled first, then what
+/// answers pending ones is taken, then all that this holder started are run; what is left
+/// waits for people, children, events or the time.
 fn calls(task: &Task, inputs: &Inputs) -> Next {
     let open = |mine: bool| -> Vec<(CallId, Seq)> {
         let actions = task.governance().actions.iter().filter(|action| (action.identity.run == inputs.run) == mine);
@@ -177,11 +213,56 @@ fn calls(task: &Task, inputs: &Inputs) -> Next {
     if !orphans.is_empty() {
         return Next::Act(Act::Settle(orphans));
     }
-    let mine = open(true);
-    if mine.is_empty() {
-        return fail(FailureReason::InternalError, "a call was decided on but neither started nor answered");
+    if let Some(call) = expired(task, inputs.now) {
+        return Next::Record(Move::Expire(call));
     }
-    Next::Act(Act::Run(mine))
+    if let Some(item) = inputs.items.iter().find(|item| is_answer(task, &item.item)) {
+        return Next::Record(Move::Take(item.position));
+    }
+    let mine = open(true);
+    if !mine.is_empty() {
+        return Next::Act(Act::Run(mine));
+    }
+    if has_messages(inputs) {
+        return Next::Record(Move::Join);
+    }
+    if waits_for_something(task) {
+        return Next::Record(Move::Suspend);
+    }
+    fail(FailureReason::InternalError, "a call was decided on but neither started nor answered")
+}
+
+/// An approval that nobody granted in time.
+fn expired(task: &Task, now: Timestamp) -> Option<CallId> {
+    let mut approvals = task.governance().approvals.iter();
+    let late =
+        approvals.find(|(_, approval)| approval.resolved.is_none() && approval.expires.is_some_and(|at| at <= now));
+    late.map(|(call, _)| *call)
+}
+
+/// Whether an item answers something that is pending.
+fn is_answer(task: &Task, item: &Item) -> bool {
+    let governance = task.governance();
+    match item {
+        Item::Answer { call, .. } => governance.questions.contains_key(call),
+        Item::Verdict { call, .. } => {
+            governance.approvals.get(call).is_some_and(|approval| approval.resolved.is_none())
+        }
+        Item::Child { child, .. } => governance.children().any(|(_, open)| open.child == *child),
+        _ => false,
+    }
+}
+
+/// Whether every call that lacks a result waits for something that can come.
+fn waits_for_something(task: &Task) -> bool {
+    let governance = task.governance();
+    let Some(round) = &task.runtime().round else { return false };
+    round.calls().filter(|(_, call)| call.result.is_none()).all(|(id, call)| {
+        call.wait.is_some()
+            || governance.questions.contains_key(&id)
+            || governance.approvals.get(&id).is_some_and(|approval| approval.resolved.is_none())
+            || governance.action_of(id).is_some()
+    })
 }
 
 fn to_compose(task: &Task, inputs: &Inputs) -> Next {
@@ -194,6 +275,10 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
     }
     if has_messages(inputs) {
         return Next::Record(Move::Join);
+    }
+    // Only children that go on by themselves are open between rounds.
+    if let Some(item) = inputs.items.iter().find(|item| is_answer(task, &item.item)) {
+        return Next::Record(Move::Take(item.position));
     }
     if let Some(failure) = &inputs.unusable {
         return Next::Record(Move::Fail(failure.clone()));

@@ -1,5 +1,5 @@
 use super::draft::{Draft, RecordError};
-use super::record::{CallOutcome, ended, finish_call, start_call_with};
+use super::record::{CallOutcome, ended, finish_call, start_call};
 use crate::event::CallStatus;
 use crate::id::Seq;
 use crate::limits::TOOL_STARTS_MAX;
@@ -47,7 +47,7 @@ pub fn settle_orphan(draft: &mut Draft, action: Seq, orphan: Orphan) -> Result<(
                 ended(CallStatus::Interrupted, "the worker was lost; the call runs again"),
                 true,
             )?;
-            start_call_with(draft, call, &begun.tool, begun.starts + 1, args)
+            start_call(draft, call, &begun.tool, begun.starts + 1, args)
         }
         Orphan::RetrySafe | Orphan::Lost => finish_call(draft, action, ended(CallStatus::Unknown, UNKNOWN), false),
     }

@@ -53,16 +53,6 @@ pub struct Spent {
     pub wall_ms: u64,
 }
 
-/// What an approval is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Escalated {
-    /// One exact call.
-    Call,
-    /// The same budget again.
-    Budget,
-}
-
 /// A person is asked whether something may happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequested {
@@ -117,23 +107,6 @@ pub struct QuestionAsked {
     pub question: Body,
 }
 
-/// How a question was settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Answered {
-    /// A person answered.
-    #[default]
-    Answered,
-    /// The turn ended before anyone did.
-    Lapsed,
-}
-
-impl Answered {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// A question was settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionAnswered {
@@ -141,9 +114,6 @@ pub struct QuestionAnswered {
     pub answer: Body,
     /// The call.
     pub call: CallId,
-    /// How; left out when a person answered.
-    #[serde(default, skip_serializing_if = "Answered::is_default")]
-    pub how: Answered,
 }
 
 /// A child was created; cites the decision that allowed it.

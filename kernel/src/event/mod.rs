@@ -18,8 +18,8 @@ use crate::canonical::{CanonicalError, from_slice};
 
 pub use context::{AssistantThinkingRecorded, ContextPlanComposed};
 pub use governance::{
-    Answered, ApprovalRequested, ApprovalResolved, ApprovalVerdict, Budget, Escalated, ExtensionRecorded, LateKind,
-    LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
+    ApprovalRequested, ApprovalResolved, ApprovalVerdict, Budget, ExtensionRecorded, LateKind, LateResultRecorded,
+    QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
 };
 pub use runtime::{
     CallStatus, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin, MessagesAppended,
@@ -29,7 +29,7 @@ pub use task::{
     CallEntry, ConversationClosed, ConversationReopened, DecisionKind, DecisionRecorded, Failure, FailureReason,
     SealVerdict, StepAttemptAbandoned, SuspendReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed,
     TaskForked, TaskRewound, TaskSnapshot, TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken, Todo,
-    TodoStatus, TurnInterrupted,
+    TodoStatus, TurnInterrupted, WaitFor,
 };
 
 /// What part an event plays in a chain of cause and effect (section 6 of the design).

@@ -36,6 +36,7 @@ impl Payload {
             Self::SubtaskSpawned(spawned) => [of(&spawned.goal), [&spawned.definition].into()].concat(),
             Self::SubtaskCompleted(done) => of(&done.answer),
             Self::TaskSuspended(suspended) => maybe(suspended.answer.as_ref()),
+            Self::TaskWoken(woken) => maybe(woken.item.data.as_ref()),
             Self::TaskSnapshot(snapshot) => [&snapshot.state_ref].into(),
             Self::LateResultRecorded(late) => of(&late.output),
             Self::ExtensionRecorded(record) => of(&record.body),
@@ -43,7 +44,6 @@ impl Payload {
             Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)
-            | Self::TaskWoken(_)
             | Self::TurnInterrupted(_)
             | Self::TaskRewound(_)
             | Self::StepAttemptAbandoned(_)

@@ -17,7 +17,10 @@ use crate::wake::{Wake, Woken};
 pub struct TaskCreated {
     /// The agent's name.
     pub agent: String,
-    /// What the task may spend; nothing unless set.
+    /// Whether the parent's call was answered at once and this child goes on by itself.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub background: bool,
+    /// What the task may spend; no cap unless set.
     #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
     pub budget: Budget,
     /// The call of the parent that spawned it.
@@ -87,6 +90,20 @@ pub struct CallEntry {
     pub rule: Option<String>,
     /// The tool it names.
     pub tool: String,
+    /// What it waits for, when it is a `Wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitFor>,
+}
+
+/// What a call to `Wait` waits for: an event, a time, or whichever is first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitFor {
+    /// The time, by the store's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// The event's kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
 }
 
 /// What was decided on a reply.

@@ -91,6 +91,9 @@ pub enum ActionKind {
 /// A child that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenChild {
+    /// Whether the first result of the reply's children is enough.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub any: bool,
     /// Whether it goes on by itself.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub background: bool,
@@ -161,6 +164,14 @@ impl GovernanceState {
             ActionKind::Model => false,
             ActionKind::Call(open) => *open == call,
             ActionKind::Child(child) => child.call == call,
+        })
+    }
+
+    /// The children that have not ended, with the seq of their spawn.
+    pub fn children(&self) -> impl Iterator<Item = (Seq, &OpenChild)> {
+        self.actions.iter().filter_map(|action| match &action.what {
+            ActionKind::Child(child) => Some((action.seq, child)),
+            ActionKind::Model | ActionKind::Call(_) => None,
         })
     }
 

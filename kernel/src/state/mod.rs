@@ -36,7 +36,9 @@ use crate::wake::Wake;
 pub use context::{Compaction, ContextState, Thinking};
 pub use governance::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
 pub use list::{List, Sealed};
-pub use runtime::{CallResult, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState};
+pub use runtime::{
+    CallResult, ChildCall, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState,
+};
 pub use task::TaskState;
 
 /// A task's state: what its log folds to.
@@ -65,6 +67,9 @@ pub struct Task {
 /// Where a child came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
+    /// Whether that call was answered at once and this child goes on by itself.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub background: bool,
     /// The call of the parent that spawned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<crate::id::CallId>,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::List;
 use crate::body::Body;
-use crate::event::{CallStatus, Message, Usage};
-use crate::id::{CallId, Seq};
+use crate::event::{CallStatus, Message, Usage, WaitFor};
+use crate::id::{CallId, Seq, TaskId};
 use crate::time::Timestamp;
 
 /// What the engine recorded.
@@ -137,6 +137,9 @@ pub struct RoundCall {
     /// The arguments that ran at the last start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Body>,
+    /// The child it spawned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<ChildCall>,
     /// What came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
@@ -144,6 +147,19 @@ pub struct RoundCall {
     pub starts: u32,
     /// The tool.
     pub tool: String,
+    /// What it waits for, when it is a `Wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitFor>,
+}
+
+/// The child that a call spawned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildCall {
+    /// Whether the first result of the reply's children is enough.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub any: bool,
+    /// The child.
+    pub child: TaskId,
 }
 
 /// What came of a call, as the model is told.

@@ -3,6 +3,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 
 use super::WakeKey;
+use crate::body::Body;
 use crate::event::{ApprovalVerdict, CallStatus, Failure, Spent, SubtaskStatus};
 use crate::id::{CallId, DedupKey, Position, Seq, TaskId};
 use crate::ledger::Identity;
@@ -88,8 +89,8 @@ pub enum Item {
     },
     /// A child ended.
     Child {
-        /// Its answer.
-        answer: String,
+        /// Its answer; content of the same store when it is not inline.
+        answer: Body,
         /// Whether its call was answered before and it went on by itself.
         #[serde(default, skip_serializing_if = "core::ops::Not::not")]
         background: bool,

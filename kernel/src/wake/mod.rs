@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use item::{InboxItem, Item};
 pub use key::WakeKey;
 
+use crate::body::Body;
 use crate::id::Position;
 use crate::limits::WAKE_ALTERNATIVES_MAX;
 use crate::time::Timestamp;
@@ -24,6 +25,13 @@ pub struct Alternative {
     pub key: WakeKey,
     /// How many such items it takes.
     pub need: u32,
+}
+
+impl Alternative {
+    /// How many items it takes: never none, which would wake a task for nothing.
+    pub fn items(&self) -> usize {
+        self.need.max(1) as usize
+    }
 }
 
 /// What wakes a suspended task: any alternative, or the time.
@@ -53,7 +61,7 @@ impl Wake {
     pub fn is_met<'a>(&self, keys: impl Iterator<Item = &'a WakeKey> + Clone) -> bool {
         self.any
             .iter()
-            .any(|alternative| keys.clone().filter(|key| **key == alternative.key).count() >= alternative.need as usize)
+            .any(|alternative| keys.clone().filter(|key| **key == alternative.key).count() >= alternative.items())
     }
 
     /// Whether `items` wake the task: some alternative is met, or one of them steers.
@@ -61,7 +69,7 @@ impl Wake {
         items.iter().any(|item| item.item.steers())
             || self.any.iter().any(|alternative| {
                 let carried = items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
-                carried.count() >= alternative.need as usize
+                carried.count() >= alternative.items()
             })
     }
 }
@@ -69,6 +77,9 @@ impl Wake {
 /// What woke a task, as its log names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Woken {
+    /// What the event from outside carried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Body>,
     /// When it was due, for a timer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,

@@ -4,7 +4,7 @@ use plica_kernel::body::Blob;
 use plica_kernel::canonical::Hash;
 use plica_kernel::envelope::SealedEvent;
 use plica_kernel::id::{DedupKey, Position, Queue, Seq, TaskId};
-use plica_kernel::row::Projection;
+use plica_kernel::row::{Projection, Status};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 
@@ -116,7 +116,7 @@ impl Batch {
     /// Whether the batch leaves the task suspended or over, so that no newer inbox item may
     /// lie untaken (ST-3).
     pub fn suspends_or_ends(&self) -> bool {
-        self.events.iter().any(|event| plica_kernel::row::ends_hold(event.kind))
+        matches!(self.row.status, Status::Waiting) || self.row.status.is_over()
     }
 
     /// Seq of the last event.

@@ -135,8 +135,8 @@ pub struct Standing {
     pub blocked: bool,
 }
 
-/// When a task may next be claimed; never is `None`. A due time in the past is `now`-like:
-/// the smallest time that sorts it by when it became due.
+/// When a task may next be claimed; never is `None`. A time in the past is kept as it is, so
+/// that tasks are handed out in the order in which they became due.
 pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
     if standing.blocked {
         return None;
@@ -145,7 +145,7 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
         return standing.lease_until;
     }
     match standing.status {
-        Status::Ready | Status::Running => Some(standing.not_before.map_or(now, |time| time.max(now))),
+        Status::Ready | Status::Running => Some(standing.not_before.unwrap_or(now)),
         Status::Waiting if standing.woken => Some(now),
         Status::Waiting => standing.wake_at,
         Status::Completed | Status::Failed | Status::Cancelled => standing.woken.then_some(now),

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, value_parser};
 use plica_kernel::envelope::Origin;
 use plica_kernel::event::EventType;
-use plica_kernel::id::{DedupKey, Queue, Seq};
+use plica_kernel::id::{CallId, DedupKey, Queue, Seq};
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 
@@ -100,6 +100,44 @@ unless --detach is given.
 Example:
   plica send @last \"Use the staging server\"")]
     Send(Send),
+    /// Answer a question that a task asked
+    #[command(after_help = "\
+The first answer stands. Without --question the only pending one is meant.
+
+Example:
+  plica answer @last \"The red one\"")]
+    Answer(Answer),
+    /// Let a call run that a task asked about
+    #[command(after_help = "\
+The approval is good for this exact call, once. Without --call the only pending one is meant.
+
+Example:
+  plica approve @last --call 7.0")]
+    Approve(Ruling),
+    /// Refuse a call that a task asked about
+    #[command(after_help = "\
+The model is told, with the reason. Without --call the only pending one is meant.
+
+Example:
+  plica deny @last --reason \"not on production\"")]
+    Deny(Ruling),
+    /// Deliver an event that a task waits for, or will
+    #[command(after_help = "\
+An event that comes before it is waited for is kept. With --key it is delivered once however
+often this is called.
+
+Example:
+  plica signal @last --kind deploy.done --data '{\"version\":3}' --key deploy-3")]
+    Signal(Signal),
+    /// Stop a task's turn; it then waits for its next message
+    #[command(after_help = "Example:\n  plica interrupt @last")]
+    Interrupt(Steer),
+    /// Close a task's conversation: it takes no message until it is reopened
+    #[command(after_help = "Example:\n  plica close @last")]
+    Close(Steer),
+    /// Open a conversation that is closed or over; it then waits for a message
+    #[command(after_help = "Example:\n  plica reopen @last && plica send @last \"One more thing\"")]
+    Reopen(Steer),
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
@@ -263,6 +301,74 @@ pub struct Send {
     #[arg(value_name = "TEXT")]
     pub text: Text,
     /// Return once the message is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The answer; `-` reads it from standard input
+    #[arg(value_name = "TEXT")]
+    pub text: Text,
+    /// The call that asks, as in 7.0
+    #[arg(long, value_name = "ID")]
+    pub question: Option<CallId>,
+    /// Return once the answer is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `approve` and `deny`.
+#[derive(Debug, Args)]
+pub struct Ruling {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The call, as in 7.0
+    #[arg(long, value_name = "ID")]
+    pub call: Option<CallId>,
+    /// Why, for the record and the model
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Return once the ruling is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `signal`.
+#[derive(Debug, Args)]
+pub struct Signal {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The event's kind
+    #[arg(long, value_name = "KIND")]
+    pub kind: String,
+    /// What it carries
+    #[arg(long, value_name = "JSON")]
+    pub data: Option<String>,
+    /// Deliver it once however often this is called with the same key
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<DedupKey>,
+    /// Return once the event is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// Arguments of `interrupt`, `close` and `reopen`.
+#[derive(Debug, Args)]
+pub struct Steer {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
 }

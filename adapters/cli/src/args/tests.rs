@@ -20,7 +20,26 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
         command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
     assert_eq!(
         verbs,
-        ["run", "submit", "worker", "list", "show", "events", "messages", "send", "cancel", "verify", "doctor"]
+        [
+            "run",
+            "submit",
+            "worker",
+            "list",
+            "show",
+            "events",
+            "messages",
+            "send",
+            "answer",
+            "approve",
+            "deny",
+            "signal",
+            "interrupt",
+            "close",
+            "reopen",
+            "cancel",
+            "verify",
+            "doctor"
+        ]
     );
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
         let example = format!("  plica {}", verb.get_name());
@@ -36,7 +55,7 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
 #[test]
 fn cl_2_what_is_no_usage_is_exit_2() {
     for (line, kind) in [
-        (&["approve", "x"][..], ErrorKind::InvalidSubcommand),
+        (&["promote", "x"][..], ErrorKind::InvalidSubcommand),
         (&[], ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         (&["run", "goal"], ErrorKind::MissingRequiredArgument),
         (&["run", "--agent", "a.toml"], ErrorKind::MissingRequiredArgument),

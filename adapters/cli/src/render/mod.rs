@@ -20,7 +20,7 @@ use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
-pub use show::show;
+pub use show::{show, ways_to_wake};
 
 use crate::args::origin_name;
 use text::{clean, cut, indented};

@@ -1,9 +1,10 @@
 //! What a task is doing, or why it is not moving, with the next command to type (CL-8).
 
+use plica_kernel::id::TaskId;
 use plica_kernel::row::Status;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::{Wake, WakeKey};
+use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
 use super::span;
@@ -11,6 +12,8 @@ use super::text::{clean, cut};
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
+/// Characters of a call's arguments.
+const ARGS_CHARS: usize = 200;
 
 /// A few lines about a task; `state` is its state, `workers` those that are alive, `now` the
 /// store's time.
@@ -63,7 +66,7 @@ fn why(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String
         Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
         Status::Failed => format!("failed; `plica events {id}` shows why"),
         Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
-        Status::Waiting => waits(row, state.wake(), now),
+        Status::Waiting => format!("waits for {}", ways_to_wake(id, state, now).join("\n  or for ")),
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
             None if workers.is_empty() => {
@@ -90,21 +93,34 @@ fn doing(state: &Task) -> String {
     }
 }
 
-fn waits(row: &Row, wake: &Wake, now: Timestamp) -> String {
-    let id = &row.id;
-    let mut ways: Vec<String> = wake
-        .any
-        .iter()
-        .map(|alternative| match &alternative.key {
-            WakeKey::Message => format!("a message: `plica send {id} TEXT`"),
-            WakeKey::Answer(_) => format!("{} answers", alternative.need),
-            WakeKey::Group(_) => format!("{} subtasks", alternative.need),
-            WakeKey::Background => "background work".to_owned(),
-            WakeKey::Event(kind) => format!("an event {}", clean(kind)),
-        })
-        .collect();
-    if let Some(at) = wake.at {
+/// What would wake a waiting task, each way with the command to type.
+pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
+    let governance = state.governance();
+    let mut ways = Vec::new();
+    for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
+        let args = approval.args.inline().map_or_else(|| "(long arguments)".to_owned(), |args| cut(args, ARGS_CHARS));
+        ways.push(format!(
+            "a ruling on {} {args}: `plica approve {id} --call {call}` or `plica deny {id} --call {call}`",
+            clean(&approval.tool)
+        ));
+    }
+    for (call, question) in &governance.questions {
+        let question = question.inline().map_or_else(|| "(a long question)".to_owned(), |text| cut(text, GOAL_CHARS));
+        ways.push(format!("an answer to {question:?}: `plica answer {id} --question {call} TEXT`"));
+    }
+    for alternative in &state.wake().any {
+        match &alternative.key {
+            WakeKey::Message => ways.push(format!("a message: `plica send {id} TEXT`")),
+            WakeKey::Event(kind) => ways.push(format!("the event {kind}: `plica signal {id} --kind {}`", clean(kind))),
+            WakeKey::Group(_) | WakeKey::Background => {
+                let children: Vec<String> = governance.children().map(|(_, child)| child.child.to_string()).collect();
+                ways.push(format!("{} of {} subtasks: {}", alternative.need, children.len(), children.join(", ")));
+            }
+            WakeKey::Answer(_) => {}
+        }
+    }
+    if let Some(at) = state.wake().at {
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
-    format!("waits for {}", ways.join(" or "))
+    ways
 }

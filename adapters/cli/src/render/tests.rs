@@ -154,6 +154,7 @@ fn cl_9_an_event_is_one_line() {
 #[test]
 fn cl_9_a_summary_says_what_matters() {
     let created = TaskCreated {
+        background: false,
         agent: "coder".into(),
         budget: Budget::default(),
         call: None,
@@ -184,7 +185,7 @@ fn cl_9_a_summary_says_what_matters() {
         ],
         at: Some(now()),
     };
-    let entry = |tool: &str| CallEntry { rule: None, tool: tool.into() };
+    let entry = |tool: &str| CallEntry { rule: None, tool: tool.into(), wait: None };
     let payloads: [(Payload, &str); 14] = [
         (created.into(), "coder: Go. Now."),
         (
@@ -264,18 +265,31 @@ fn cl_9_a_summary_says_what_matters() {
         ),
         (
             TaskWoken {
-                item: Woken { due: None, key: Some(WakeKey::Answer(Seq(9))), kind: "verdict".into(), position: None },
+                item: Woken {
+                    data: None,
+                    due: None,
+                    key: Some(WakeKey::Answer(Seq(9))),
+                    kind: "verdict".into(),
+                    position: None,
+                },
             }
             .into(),
             "verdict (answer:9)",
         ),
         (
-            TaskWoken { item: Woken { due: Some(now()), key: None, kind: "timer".into(), position: None } }.into(),
+            TaskWoken { item: Woken { data: None, due: Some(now()), key: None, kind: "timer".into(), position: None } }
+                .into(),
             "timer (2026-11-30T09:41:22.123456Z)",
         ),
         (
             TaskWoken {
-                item: Woken { due: None, key: Some(WakeKey::Message), kind: "message".into(), position: None },
+                item: Woken {
+                    data: None,
+                    due: None,
+                    key: Some(WakeKey::Message),
+                    kind: "message".into(),
+                    position: None,
+                },
             }
             .into(),
             "message",

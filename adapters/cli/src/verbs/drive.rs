@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::{print, store_of};
 use crate::compose::{self, LEASE, Work};
 use crate::fault::{Fault, WAITING};
+use crate::render;
 
 /// How a task is driven.
 pub struct Driven {
@@ -43,7 +44,7 @@ pub async fn drive(client: &Client, task: &TaskId, how: Driven) -> Result<u8, Fa
     conclude(client, task, how.json).await
 }
 
-/// Works on the task alone; Ctrl-C hands it back, a second one stops at once (CL-7).
+/// Works on the task alone; Ctrl-C interrupts its turn, a second one stops at once (CL-7).
 async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let host = compose::host(store_of(client)).build();
     let work = Work { queues: Vec::new(), lease: LEASE, concurrency: 1, until_idle: false, only: Some(task.clone()) };
@@ -63,12 +64,15 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
                     return Err(Fault::Interrupted);
                 }
                 interrupted = true;
-                stop.stop();
+                if let Err(error) = client.interrupt(task, &compose::actor(), None).await {
+                    tracing::warn!(%error, "the turn could not be interrupted: handing the task back");
+                    stop.stop();
+                }
             }
         }
     }
     if interrupted {
-        eprintln!("plica: task {task} was handed back; `plica worker --until-idle` carries it on");
+        eprintln!("plica: interrupted; `plica send {task} TEXT` carries on");
         return Err(Fault::Interrupted);
     }
     Ok(())
@@ -129,12 +133,12 @@ async fn conclude(client: &Client, task: &TaskId, json: bool) -> Result<u8, Faul
             if let Some(body) = &suspended.answer {
                 answer(client, task, body, json).await?;
             }
-            let failed = suspended
-                .failure
-                .as_ref()
-                .map(|failure| format!("the turn failed{}; ", words(Some(failure))))
-                .unwrap_or_default();
-            eprintln!("plica: {failed}task {task} waits for a message: `plica send {task} TEXT`");
+            if let Some(failure) = &suspended.failure {
+                eprintln!("plica: the turn failed{}", words(Some(failure)));
+            }
+            let state = client.state(task, None, false).await?;
+            let ways = render::ways_to_wake(task, &state, client.store().now().await?);
+            eprintln!("plica: task {task} waits for {}", ways.join("\n  or for "));
             Ok(WAITING)
         }
         (Status::Waiting | Status::Ready | Status::Running, _) => {

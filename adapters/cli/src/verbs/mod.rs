@@ -5,6 +5,7 @@ mod drive;
 mod events;
 mod list;
 mod messages;
+mod people;
 mod run;
 mod show;
 mod steer;
@@ -16,6 +17,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use plica_engine::Client;
+use plica_kernel::event::ApprovalVerdict;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
@@ -37,6 +39,13 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Messages(messages) => messages::messages(&client, messages).await,
         Verb::Send(send) => steer::send(&client, send).await,
         Verb::Cancel(cancel) => steer::cancel(&client, cancel).await,
+        Verb::Interrupt(order) => steer::interrupt(&client, order).await,
+        Verb::Close(order) => steer::close(&client, order).await,
+        Verb::Reopen(order) => steer::reopen(&client, order).await,
+        Verb::Signal(signal) => steer::signal(&client, signal).await,
+        Verb::Answer(answer) => people::answer(&client, answer).await,
+        Verb::Approve(ruling) => people::rule(&client, ruling, ApprovalVerdict::Approve).await,
+        Verb::Deny(ruling) => people::rule(&client, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
     }

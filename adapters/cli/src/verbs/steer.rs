@@ -2,16 +2,22 @@
 //! worker alive they then drive the task here, unless `--detach` (CL-6).
 
 use plica_engine::Client;
+use plica_kernel::limits::EVENT_KIND_BYTES_MAX;
+use plica_kernel::row::Status;
+use plica_kernel::wake::WakeKey;
 use plica_ports::store::Row;
 
 use super::drive::{Driven, drive};
 use super::{named, read_text};
-use crate::args::{Cancel, Send};
+use crate::args::{Cancel, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
+    if row.projection.closed {
+        return Err(Fault::Usage(format!("task {} is closed; `plica reopen {}` opens it", row.id, row.id)));
+    }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
     go_on(client, &row, arguments.detach).await
@@ -20,17 +26,71 @@ pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    if arguments.detach || client.has_worker(&row.facts.queue).await? {
-        return Ok(0);
-    }
-    drive(client, &row.id, Driven { json: false }).await?;
-    // The task being cancelled is what was asked for, not a failure.
-    Ok(0)
+    settle(client, &row, arguments.detach).await
 }
 
-async fn go_on(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
+pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let rests = row.projection.status == Status::Waiting
+        && row.projection.wake.any.iter().any(|alternative| alternative.key == WakeKey::Message);
+    if rests {
+        return Err(Fault::Usage(format!(
+            "task {} is in no turn: it waits for a message; `plica send {} TEXT`",
+            row.id, row.id
+        )));
+    }
+    client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.detach).await
+}
+
+pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    if row.projection.closed {
+        return Err(Fault::Usage(format!("task {} is closed already; `plica reopen {}` opens it", row.id, row.id)));
+    }
+    client.close(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.detach).await
+}
+
+pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    if !row.projection.closed && !row.projection.status.is_over() {
+        return Err(Fault::Usage(format!(
+            "task {} is neither closed nor over; `plica show {}` says what it waits for",
+            row.id, row.id
+        )));
+    }
+    client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
+    settle(client, &row, arguments.detach).await
+}
+
+pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let kind = arguments.kind;
+    if kind.is_empty() || kind.len() > EVENT_KIND_BYTES_MAX || kind.chars().any(char::is_control) {
+        return Err(Fault::Usage(format!(
+            "an event's kind has 1 to {EVENT_KIND_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    if let Some(data) = &arguments.data
+        && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(data)
+    {
+        return Err(Fault::Usage(format!("--data is not JSON: {error}")));
+    }
+    client.signal(&row.id, &compose::actor(), kind, arguments.data, arguments.key).await?;
+    go_on(client, &row, arguments.detach).await
+}
+
+/// Drives the task on as `run` would, and exits as it would.
+pub async fn go_on(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
     if detach || client.has_worker(&row.facts.queue).await? {
         return Ok(0);
     }
     drive(client, &row.id, Driven { json: false }).await
+}
+
+/// Drives the task until the order is carried out: that it then is cancelled or waits is what
+/// was asked for.
+async fn settle(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
+    go_on(client, row, detach).await.map(|_| 0)
 }

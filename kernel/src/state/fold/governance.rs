@@ -2,7 +2,7 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::Payload;
+use crate::event::{Payload, SubtaskCompleted};
 use crate::ledger::Identity;
 use crate::state::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
 
@@ -58,6 +58,7 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         Payload::SubtaskSpawned(spawned) => {
             state.subtasks += 1;
             let child = OpenChild {
+                any: spawned.any,
                 background: spawned.background,
                 budget: spawned.budget,
                 call: spawned.call,
@@ -67,12 +68,14 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         }
         Payload::SubtaskCompleted(done) => {
             close(state, event);
+            leave_to_themselves(state, done);
             let sum = &mut state.subtask_spent;
             sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
             sum.steps = sum.steps.saturating_add(done.spent.steps);
             sum.tokens = sum.tokens.saturating_add(done.spent.tokens);
             sum.wall_ms = sum.wall_ms.saturating_add(done.spent.wall_ms);
         }
+        Payload::TaskSuspended(suspended) if suspended.answer.is_some() || suspended.failure.is_some() => lapse(state),
         Payload::TaskWoken(_) => state.resume += 1,
         Payload::TurnInterrupted(_)
         | Payload::TaskCompleted(_)
@@ -89,8 +92,20 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     }
 }
 
-/// Nothing pending outlives a turn that was stopped.
-fn lapse(state: &mut GovernanceState) {
+/// Where the first result of a reply's children is enough, the others go on by themselves.
+fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
+    for action in &mut state.actions {
+        if let ActionKind::Child(child) = &mut action.what
+            && child.any
+            && child.call.decision == done.call.decision
+        {
+            child.background = true;
+        }
+    }
+}
+
+/// Nothing pending outlives a turn that was stopped, or an attempt that became dead.
+pub(super) fn lapse(state: &mut GovernanceState) {
     state.approvals.clear();
     state.questions.clear();
 }
@@ -101,6 +116,13 @@ pub(super) fn branch(state: &mut GovernanceState) {
     state.actions.clear();
     state.generation += 1;
     state.resume = 0;
+}
+
+/// A fork's log has seqs of its own: places in the ancestor's log mean nothing in it.
+pub(super) fn forget_places(state: &mut GovernanceState) {
+    state.decision = None;
+    state.plan = None;
+    state.snapshot = None;
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

@@ -5,11 +5,14 @@ use alloc::{string::ToString, vec::Vec};
 use crate::body::Body;
 use crate::envelope::Envelope;
 use crate::event::{
-    CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload, RequestStatus, Role,
-    SubtaskStatus, Usage,
+    CallEntry, CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload,
+    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, Usage,
 };
 use crate::id::CallId;
-use crate::state::{CallResult, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState};
+use crate::state::{
+    CallResult, ChildCall, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState,
+};
+use crate::wake::{WakeKey, Woken};
 
 impl RuntimeState {
     pub(super) fn phase_is_request(&self) -> bool {
@@ -51,8 +54,15 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
                 if decision.kind == DecisionKind::Truncated { state.truncated_replies + 1 } else { 0 };
             match decision.kind {
                 DecisionKind::Calls => {
-                    let call = |tool: &str| RoundCall { args: None, result: None, starts: 0, tool: tool.to_string() };
-                    let calls = decision.calls.iter().map(|entry| call(&entry.tool)).collect();
+                    let call = |entry: &CallEntry| RoundCall {
+                        args: None,
+                        child: None,
+                        result: None,
+                        starts: 0,
+                        tool: entry.tool.clone(),
+                        wait: entry.wait.clone(),
+                    };
+                    let calls = decision.calls.iter().map(call).collect();
                     state.round = Some(Round { calls, decision: event.seq, over: decision.over });
                     state.phase = Phase::Calls;
                     settle_round(state);
@@ -72,22 +82,8 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
         }
         Payload::ToolCallDenied(denied) => settle(state, denied.call, ResultStatus::Denied, &denied.reason),
         Payload::QuestionAnswered(answered) => settle(state, answered.call, ResultStatus::Ok, &answered.answer),
-        Payload::SubtaskSpawned(spawned) if spawned.background => {
-            settle(
-                state,
-                spawned.call,
-                ResultStatus::Ok,
-                &Body::Inline(alloc::format!("started in the background as {}", spawned.child)),
-            );
-        }
-        Payload::SubtaskCompleted(done) => {
-            let status = match done.status {
-                SubtaskStatus::Completed => ResultStatus::Ok,
-                SubtaskStatus::Failed => ResultStatus::Error,
-                SubtaskStatus::Cancelled => ResultStatus::Cancelled,
-            };
-            settle(state, done.call, status, &done.answer);
-        }
+        Payload::SubtaskSpawned(spawned) => spawn(state, spawned),
+        Payload::SubtaskCompleted(done) => complete_subtask(state, done),
         Payload::TaskStatePatched(patched) => {
             if let Some(call) = patched.call {
                 settle(state, call, ResultStatus::Ok, &Body::Inline("done".to_string()));
@@ -105,7 +101,8 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => end_turn(state),
-        Payload::TaskWoken(_) if state.round.is_none() => state.phase = Phase::Compose,
+        Payload::TaskWoken(woken) if state.round.is_some() => settle_waits(state, &woken.item),
+        Payload::TaskWoken(_) => state.phase = Phase::Compose,
         Payload::TaskSnapshot(_) => state.rounds = 0,
         _ => {}
     }
@@ -136,8 +133,9 @@ fn finish_request(state: &mut RuntimeState, finished: &LLMRequestFinished) {
             state.phase = Phase::Compose;
         }
         RequestStatus::Error => {
-            if let (Phase::Request(request), Some(error)) = (&mut state.phase, &finished.error) {
-                request.failed = Some(alloc::format!("{}: {}", error.kind, error.message));
+            if let Phase::Request(request) = &mut state.phase {
+                let said = finished.error.as_ref().map(|error| alloc::format!("{}: {}", error.kind, error.message));
+                request.failed = Some(said.unwrap_or_else(|| "the provider said nothing".to_string()));
             }
         }
         RequestStatus::Interrupted => state.interruptions += 1,
@@ -163,6 +161,58 @@ fn settle(state: &mut RuntimeState, call: CallId, status: ResultStatus, output: 
         call.result.get_or_insert_with(|| CallResult { output: output.clone(), status });
         settle_round(state);
     }
+}
+
+/// A child that goes on by itself answers its call at once.
+fn spawn(state: &mut RuntimeState, spawned: &SubtaskSpawned) {
+    if let Some(call) = call_mut(state, spawned.call) {
+        call.child = Some(ChildCall { any: spawned.any, child: spawned.child.clone() });
+    }
+    if spawned.background {
+        let told = Body::Inline(alloc::format!("started in the background as {}", spawned.child));
+        settle(state, spawned.call, ResultStatus::Ok, &told);
+    }
+}
+
+/// A child's end answers its call; where the first result of a group is enough, the other
+/// calls of the group are answered too, and their children go on by themselves.
+fn complete_subtask(state: &mut RuntimeState, done: &SubtaskCompleted) {
+    let status = match done.status {
+        SubtaskStatus::Completed => ResultStatus::Ok,
+        SubtaskStatus::Failed => ResultStatus::Error,
+        SubtaskStatus::Cancelled => ResultStatus::Cancelled,
+    };
+    let any = call_mut(state, done.call).and_then(|call| call.child.clone()).is_some_and(|child| child.any);
+    if any && let Some(round) = &mut state.round {
+        for call in &mut round.calls {
+            let Some(child) = call.child.as_ref().filter(|child| child.any && child.child != done.child) else {
+                continue;
+            };
+            let told = alloc::format!("still running: goes on in the background as {}", child.child);
+            call.result.get_or_insert(CallResult { output: Body::Inline(told), status: ResultStatus::Ok });
+        }
+    }
+    settle(state, done.call, status, &done.answer);
+}
+
+/// What woke the task answers the calls to `Wait` that waited for it.
+fn settle_waits(state: &mut RuntimeState, woken: &Woken) {
+    let Some(round) = &mut state.round else { return };
+    for call in &mut round.calls {
+        let Some(wait) = &call.wait else { continue };
+        let output = match (&woken.key, woken.due) {
+            (Some(WakeKey::Event(kind)), _) if wait.event.as_ref() == Some(kind) => {
+                woken.data.clone().unwrap_or_else(|| Body::Inline(alloc::format!("the event {kind} came")))
+            }
+            (_, Some(due)) if wait.due.is_some_and(|mine| mine <= due) => Body::Inline(match &wait.event {
+                None => "the time has come".to_string(),
+                Some(kind) => alloc::format!("the time has come; the event {kind} did not come"),
+            }),
+            _ => continue,
+        };
+        call.result.get_or_insert(CallResult { output, status: ResultStatus::Ok });
+    }
+    settle_round(state);
 }
 
 /// Once every call has its result, the results join the conversation in the calls' order, and

@@ -1,0 +1,267 @@
+//! Calls: what each comes to, how it starts, how it ends.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
+use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
+use crate::canonical::{Domain, Hash, to_vec};
+use crate::decide::birth::{Birth, born};
+use crate::decide::draft::{Draft, RecordError, clip};
+use crate::envelope::Origin;
+use crate::event::{
+    ApprovalRequested, CallEntry, CallStatus, ExtensionRecorded, QuestionAsked, SubtaskSpawned, TaskCreated,
+    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+};
+use crate::id::{CallId, Epoch, Seq};
+use crate::ledger::call_allowed_by;
+use crate::limits::{EVENT_KIND_BYTES_MAX, WAIT_SECONDS_MAX};
+use crate::state::{ActionKind, OpenAction};
+use crate::time::Timestamp;
+
+/// What a call that the model asks for comes to.
+#[derive(Debug, Clone)]
+pub enum CallPlan {
+    /// It runs at once.
+    Start {
+        /// The arguments that run, as JSON text.
+        args: String,
+        /// The rule that lets it run.
+        rule: Option<String>,
+        /// The tool.
+        tool: String,
+    },
+    /// It does not run; the model is told why.
+    Deny {
+        /// What the model is told.
+        reason: String,
+        /// The tool that was named.
+        tool: String,
+    },
+    /// A person rules on it first.
+    Ask {
+        /// The arguments that would run, as JSON text.
+        args: String,
+        /// No longer to be granted so long after it was asked, in milliseconds.
+        expires_ms: Option<u64>,
+        /// The rule that asks.
+        rule: Option<String>,
+        /// The tool.
+        tool: String,
+    },
+    /// A person is asked (`AskUser`).
+    Question(
+        /// The question.
+        String,
+    ),
+    /// The task waits (`Wait`).
+    Wait {
+        /// For an event of this kind.
+        event: Option<String>,
+        /// Or for so many seconds.
+        seconds: Option<u64>,
+    },
+    /// A child is spawned (`Task`).
+    Spawn(Box<Spawn>),
+    /// The list of todos is replaced (`TodoWrite`).
+    Todo {
+        /// The new list, as JSON text.
+        todos: String,
+    },
+}
+
+/// A child to be spawned.
+#[derive(Debug, Clone)]
+pub struct Spawn {
+    /// Whether the first result of the reply's children is enough.
+    pub any: bool,
+    /// The child's first event; parent, call, depth and goal are filled in.
+    pub created: TaskCreated,
+    /// What it is to do.
+    pub goal: String,
+}
+
+impl CallPlan {
+    /// The call's entry in the decision. A wait's time counts from the decision.
+    pub(super) fn entry(&self, now: Timestamp) -> CallEntry {
+        let entry = |tool: &str, rule: &Option<String>| CallEntry {
+            rule: rule.as_ref().map(|rule| clip(rule, RULE_BYTES_MAX)),
+            tool: clip(tool, TOOL_BYTES_MAX),
+            wait: None,
+        };
+        match self {
+            Self::Start { rule, tool, .. } | Self::Ask { rule, tool, .. } => entry(tool, rule),
+            Self::Deny { tool, .. } => entry(tool, &None),
+            Self::Question(_) => entry("AskUser", &None),
+            Self::Spawn(_) => entry("Task", &None),
+            Self::Todo { .. } => entry("TodoWrite", &None),
+            Self::Wait { event, seconds } => {
+                let due = seconds.map(|seconds| now.plus_millis(seconds.min(WAIT_SECONDS_MAX) * 1000));
+                let event = event.as_ref().map(|event| clip(event, EVENT_KIND_BYTES_MAX));
+                CallEntry { wait: Some(WaitFor { due, event }), ..entry("Wait", &None) }
+            }
+        }
+    }
+}
+
+/// How a started call ended.
+#[derive(Debug, Clone)]
+pub struct CallOutcome {
+    /// Bodies that belong to it.
+    pub blobs: Vec<Blob>,
+    /// Milliseconds that it took.
+    pub elapsed_ms: u64,
+    /// What the model is told.
+    pub output: String,
+    /// Records of plugins: plugin, kind, body (EN-9).
+    pub records: Vec<(String, String, String)>,
+    /// How it ended.
+    pub status: CallStatus,
+    /// The whole output, when the model is told only a part; its bytes are among the blobs.
+    pub whole: Option<ContentRef>,
+}
+
+/// The digest that an approval is bound to: of the exact call, as it would run (EN-3).
+fn digest(draft: &Draft, call: CallId, tool: &str, args: &str) -> Result<Hash, RecordError> {
+    #[derive(serde::Serialize)]
+    struct Exact<'a> {
+        args: &'a str,
+        call: CallId,
+        task: &'a str,
+        tool: &'a str,
+    }
+    Ok(Domain::Call.hash(&to_vec(&Exact { args, call, task: draft.task().id().as_str(), tool })?))
+}
+
+/// Records what each call of a decision comes to. Patches stand directly after the decision
+/// they belong to, so they go first.
+pub(super) fn begin_calls(draft: &mut Draft, decision: Seq, plans: Vec<CallPlan>) -> Result<(), RecordError> {
+    let calls = (0..).zip(plans).map(|(index, plan)| (CallId { decision, index }, plan));
+    let (patches, others): (Vec<_>, Vec<_>) = calls.partition(|(_, plan)| matches!(plan, CallPlan::Todo { .. }));
+    patches.into_iter().chain(others).try_for_each(|(call, plan)| begin_call(draft, call, plan))
+}
+
+fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan) -> Result<(), RecordError> {
+    match plan {
+        CallPlan::Start { args, tool, .. } => {
+            let args = Body::of(&args, MEDIA_JSON, draft.blobs());
+            start_call(draft, call, &clip(&tool, TOOL_BYTES_MAX), 1, args)
+        }
+        CallPlan::Deny { reason, tool } => deny_call(draft, call, &tool, &reason),
+        CallPlan::Ask { args, expires_ms, rule, tool } => {
+            let tool = clip(&tool, TOOL_BYTES_MAX);
+            let asked = ApprovalRequested {
+                digest: digest(draft, call, &tool, &args)?,
+                args: Body::of(&args, MEDIA_JSON, draft.blobs()),
+                call,
+                expires: expires_ms.map(|millis| draft.stamp().now.plus_millis(millis)),
+                rule: rule.map(|rule| clip(&rule, WORD_BYTES_MAX)),
+                tool,
+            };
+            draft.push("guard", Origin::Engine, None, asked).map(|_| ())
+        }
+        CallPlan::Question(question) => {
+            let question = Body::text(&question, draft.blobs());
+            draft.push("engine", Origin::Engine, None, QuestionAsked { call, question }).map(|_| ())
+        }
+        // What it waits for stands in the decision; the suspend that follows waits for it.
+        CallPlan::Wait { .. } => Ok(()),
+        CallPlan::Spawn(spawn) => spawn_child(draft, call, *spawn),
+        CallPlan::Todo { todos } => {
+            let todos = Some(Body::of(&todos, MEDIA_JSON, draft.blobs()));
+            let patch = TaskStatePatch { todos, ..TaskStatePatch::default() };
+            draft.push("tool:TodoWrite", Origin::Engine, None, TaskStatePatched { call: Some(call), patch }).map(|_| ())
+        }
+    }
+}
+
+/// Records that a call does not run.
+pub(super) fn deny_call(draft: &mut Draft, call: CallId, tool: &str, reason: &str) -> Result<(), RecordError> {
+    let reason = Body::text(reason, draft.blobs());
+    let denied = ToolCallDenied { call, reason, tool: clip(tool, TOOL_BYTES_MAX) };
+    draft.push("guard", Origin::Engine, None, denied).map(|_| ())
+}
+
+/// Starts a call with these arguments, under the decision that allows it (CA-6).
+pub(in crate::decide) fn start_call(
+    draft: &mut Draft,
+    call: CallId,
+    tool: &str,
+    attempt: u32,
+    args: Body,
+) -> Result<(), RecordError> {
+    let allowed = call_allowed_by(draft.task().governance(), call);
+    let allowed = allowed.ok_or_else(|| draft.misplaced("nothing allows the call"))?;
+    let actor = alloc::format!("tool:{tool}");
+    let started = ToolCallStarted { args, attempt, call, tool: tool.into() };
+    draft.push(&actor, Origin::Tool, Some(allowed), started).map(|_| ())
+}
+
+/// Creates a child in the same append as its spawn (WA-5).
+fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
+    let parent = draft.task();
+    let child = parent.id().child(call, 1);
+    let mut created = spawn.created;
+    created.parent = Some(parent.id().clone());
+    created.call = Some(call);
+    created.depth = parent.depth() + 1;
+    let goal = Body::text(&spawn.goal, draft.blobs());
+    let spawned = SubtaskSpawned {
+        agent: created.agent.clone(),
+        any: spawn.any,
+        background: created.background,
+        budget: created.budget,
+        call,
+        child: child.clone(),
+        definition: created.definition.clone(),
+        goal,
+    };
+    let allowed = call_allowed_by(draft.task().governance(), call);
+    let allowed = allowed.ok_or_else(|| draft.misplaced("nothing allows the call"))?;
+    draft.push("engine", Origin::Engine, Some(allowed), spawned)?;
+    let birth = Birth { id: child, actor: "engine".into(), goal: spawn.goal, created, blobs: Vec::new() };
+    let stamp = crate::decide::Stamp { epoch: Epoch(0), ..draft.stamp().clone() };
+    let drafted = born(birth, stamp)?;
+    draft.bear(drafted);
+    Ok(())
+}
+
+/// Records how the call begun at `action` ended, with the records that its tool returned.
+///
+/// # Errors
+/// When the call is not open, or something does not fit.
+pub fn call_outcome(draft: &mut Draft, action: Seq, outcome: CallOutcome) -> Result<(), RecordError> {
+    finish_call(draft, action, outcome, false)
+}
+
+pub(in crate::decide) fn finish_call(
+    draft: &mut Draft,
+    action: Seq,
+    outcome: CallOutcome,
+    again: bool,
+) -> Result<(), RecordError> {
+    let Some(OpenAction { what: ActionKind::Call(call), .. }) = draft.task().governance().action(action) else {
+        return Err(draft.misplaced("no such call is open"));
+    };
+    let call = *call;
+    draft.keep(outcome.blobs);
+    let output = Body::text(&outcome.output, draft.blobs());
+    let round = draft.task().runtime().round.as_ref();
+    let tool = round.and_then(|round| round.calls.get(call.index as usize)).map_or("", |call| call.tool.as_str());
+    let actor = alloc::format!("tool:{tool}");
+    let CallOutcome { elapsed_ms, status, whole, records, .. } = outcome;
+    let finished = ToolCallFinished { again, call, elapsed_ms, output, status, whole };
+    draft.push(&actor, Origin::Tool, Some(action), finished)?;
+    for (plugin, kind, body) in records {
+        let body = Body::text(&body, draft.blobs());
+        let record =
+            ExtensionRecorded { body, kind: clip(&kind, WORD_BYTES_MAX), plugin: clip(&plugin, WORD_BYTES_MAX) };
+        let actor = alloc::format!("plugin:{}", record.plugin);
+        draft.push(&actor, Origin::Tool, None, record)?;
+    }
+    Ok(())
+}
+
+/// An outcome that is nothing but a status and a sentence.
+pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
+    CallOutcome { blobs: Vec::new(), elapsed_ms: 0, output: told.into(), records: Vec::new(), status, whole: None }
+}

@@ -1,0 +1,186 @@
+//! Inbox items: each is taken by the append that records it (ST-8).
+
+use alloc::{string::String, vec};
+
+use super::calls::{CallOutcome, deny_call, finish_call, start_call};
+use crate::body::Body;
+use crate::decide::draft::{Draft, RecordError, clip};
+use crate::envelope::Origin;
+use crate::event::{
+    ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateResultRecorded,
+    Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted, SubtaskStatus, TaskWoken,
+};
+use crate::id::{CallId, Position};
+use crate::ledger::{Admission, Identity, admit};
+use crate::limits::DETAIL_BYTES_MAX;
+use crate::message::{Block, blocks_body};
+use crate::state::ActionKind;
+use crate::wake::{InboxItem, Item, Woken};
+
+/// Appends a message.
+pub(in crate::decide) fn say(
+    draft: &mut Draft,
+    actor: &str,
+    role: Role,
+    origin: Option<MessageOrigin>,
+    text: &str,
+) -> Result<(), RecordError> {
+    let blocks = blocks_body(&[Block::Text { text: text.into() }], draft.blobs())?;
+    let messages = vec![Message { blocks, origin, role }];
+    draft.push(actor, Origin::System, None, MessagesAppended { messages }).map(|_| ())
+}
+
+/// Takes the untaken messages into the conversation, each an event of its own, so that its
+/// sender is the event's actor.
+pub(in crate::decide) fn join(draft: &mut Draft, items: &[InboxItem]) -> Result<(), RecordError> {
+    for item in items {
+        if let Item::Message { text } = &item.item {
+            say(draft, &item.actor, Role::User, Some(MessageOrigin::Human), text)?;
+            draft.consume(item.position);
+        }
+    }
+    Ok(())
+}
+
+/// Wakes a waiting task; what woke it is recorded by the moves that follow in the same append,
+/// but for an event from outside, which the wake itself records.
+pub(in crate::decide) fn wake(draft: &mut Draft, mut woken: Woken, items: &[InboxItem]) -> Result<(), RecordError> {
+    let item = items.iter().find(|item| Some(item.position) == woken.position);
+    if let Some(InboxItem { item: Item::Event { data, .. }, position, .. }) = item {
+        woken.data = data.as_ref().map(|data| Body::text(data, draft.blobs()));
+        draft.consume(*position);
+    }
+    draft.push("engine", Origin::Engine, None, TaskWoken { item: woken }).map(|_| ())
+}
+
+/// Takes an item that answers something that is pending.
+pub(in crate::decide) fn take(draft: &mut Draft, position: Position, items: &[InboxItem]) -> Result<(), RecordError> {
+    let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+    match &item.item {
+        Item::Answer { call, text } => {
+            let answer = Body::text(text, draft.blobs());
+            draft.push(&item.actor, Origin::System, None, QuestionAnswered { answer, call: *call })?;
+        }
+        Item::Verdict { call, reason, verdict } => rule(draft, &item.actor, *call, reason.as_deref(), *verdict)?,
+        Item::Child { .. } => complete_child(draft, item)?,
+        Item::Evidence { .. } => judge_evidence(draft, item)?,
+        Item::Close { reason } => {
+            let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
+            draft.push(&item.actor, Origin::System, None, ConversationClosed { reason })?;
+        }
+        Item::Reopen { reason } => {
+            let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
+            draft.push(&item.actor, Origin::System, None, ConversationReopened { reason })?;
+        }
+        Item::Message { .. }
+        | Item::Cancel { .. }
+        | Item::Interrupt { .. }
+        | Item::Rewind { .. }
+        | Item::Event { .. } => {
+            return Err(draft.misplaced("the item is taken in another way"));
+        }
+    }
+    draft.consume(position);
+    Ok(())
+}
+
+/// Settles an approval: what was approved starts in the same append, bound to the digest.
+pub(in crate::decide) fn rule(
+    draft: &mut Draft,
+    actor: &str,
+    call: CallId,
+    reason: Option<&str>,
+    verdict: ApprovalVerdict,
+) -> Result<(), RecordError> {
+    let approval = draft.task().governance().approvals.get(&call).cloned();
+    let approval = approval.ok_or_else(|| draft.misplaced("no such approval is pending"))?;
+    let body = reason.map(|reason| Body::text(reason, draft.blobs()));
+    let resolved = ApprovalResolved { call, digest: approval.digest, reason: body, verdict };
+    draft.push(actor, Origin::System, None, resolved)?;
+    match verdict {
+        ApprovalVerdict::Approve => start_call(draft, call, &approval.tool, 1, approval.args),
+        ApprovalVerdict::Deny => {
+            let told = reason
+                .map_or_else(|| "denied by a person".into(), |reason| alloc::format!("denied by a person: {reason}"));
+            deny_call(draft, call, &approval.tool, &told)
+        }
+        ApprovalVerdict::Expire => deny_call(draft, call, &approval.tool, "not approved in time"),
+    }
+}
+
+/// A child ended. The result of one that goes on by itself joins as a message, since its call
+/// was answered long ago.
+fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
+    let Item::Child { answer, call, child, failure, spent, status, .. } = &item.item else {
+        return Err(draft.misplaced("the item is no child's end"));
+    };
+    let open = draft.task().governance().children().find(|(_, open)| open.child == *child);
+    let (action, background) =
+        open.map(|(seq, open)| (seq, open.background)).ok_or_else(|| draft.misplaced("no such child is open"))?;
+    let word = match status {
+        SubtaskStatus::Completed => "completed",
+        SubtaskStatus::Failed => "failed",
+        SubtaskStatus::Cancelled => "was cancelled",
+    };
+    let why = failure.as_ref().map(|failure| match &failure.detail {
+        Some(detail) => alloc::format!("{}: {detail}", failure.reason),
+        None => alloc::format!("{}", failure.reason),
+    });
+    let told = match (answer, why) {
+        (Body::Inline(text), Some(why)) if text.is_empty() => Body::text(&why, draft.blobs()),
+        (Body::Inline(text), None) if text.is_empty() && *status != SubtaskStatus::Completed => {
+            Body::Inline(alloc::format!("the subtask {word}"))
+        }
+        (Body::Inline(text), _) => Body::text(text, draft.blobs()),
+        (Body::Ref(_), _) => answer.clone(),
+    };
+    let done = SubtaskCompleted {
+        answer: told.clone(),
+        call: *call,
+        child: child.clone(),
+        failure: failure.clone(),
+        spent: *spent,
+        status: *status,
+    };
+    draft.push(&item.actor, Origin::Engine, Some(action), done)?;
+    if background {
+        let text: String = match answer {
+            Body::Inline(text) => alloc::format!("The background task {child} {word}: {text}"),
+            Body::Ref(reference) => {
+                alloc::format!("The background task {child} {word}; its answer is content {reference}.")
+            }
+        };
+        say(draft, "engine", Role::User, Some(MessageOrigin::System), &text)?;
+    }
+    Ok(())
+}
+
+/// A finished result of a worker that lost its claim: it settles the call while that is open
+/// under the same identity, and is kept beside the log's own truth otherwise (ID-1 to ID-3).
+fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
+    let Item::Evidence { action, call, identity, output, status } = &item.item else {
+        return Err(draft.misplaced("the item is no evidence"));
+    };
+    let open = draft.task().governance().action(*action).filter(|open| open.what == ActionKind::Call(*call));
+    let admission = match open {
+        Some(open) => admit(&open.identity, identity, true, false),
+        None => admit(identity, identity, false, identity.generation < draft.task().governance().generation),
+    };
+    let kind = match admission {
+        Admission::Current => {
+            let outcome = CallOutcome { output: output.clone(), ..super::calls::ended(CallStatus::Recovered, "") };
+            return finish_call(draft, *action, outcome, false);
+        }
+        Admission::Stale => crate::event::LateKind::Stale,
+        Admission::Late => crate::event::LateKind::Late,
+    };
+    let late = LateResultRecorded {
+        answers: *action,
+        call: Some(*call),
+        identity: Identity::clone(identity),
+        kind,
+        output: Body::text(output, draft.blobs()),
+        status: Some(*status),
+    };
+    draft.push(&item.actor, Origin::Engine, None, late).map(|_| ())
+}

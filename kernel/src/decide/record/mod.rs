@@ -1,0 +1,35 @@
+//! How each outcome is recorded: state and outcome in, events out.
+
+mod calls;
+mod items;
+mod request;
+mod turn;
+
+use alloc::string::String;
+
+pub use calls::{CallOutcome, CallPlan, Spawn, call_outcome};
+pub use request::{Answer, Refusal, close_request, refusal, reply};
+pub use turn::fail;
+
+pub(super) use calls::{ended, finish_call, start_call};
+pub(super) use items::{join, rule, say, take, wake};
+pub(super) use request::{compose, start_request};
+pub(super) use turn::{cancel, finish, interrupt, suspend_for_calls};
+
+use calls::begin_calls;
+
+/// Bytes of a tool's name in a decision: 32 entries have to fit a payload.
+const TOOL_BYTES_MAX: usize = 66;
+/// Bytes of a rule in a decision.
+const RULE_BYTES_MAX: usize = 34;
+/// Bytes of short words that others choose, such as a provider's stop reason.
+const WORD_BYTES_MAX: usize = 66;
+
+/// What composes requests, as the plan names it.
+#[derive(Debug, Clone)]
+pub struct Composer {
+    /// The composer and its version.
+    pub version: String,
+    /// The model, as the definition names it.
+    pub model: String,
+}
