@@ -85,6 +85,7 @@ impl Person {
         };
         let created = TaskCreated {
             agent: facts.agent.clone(),
+            background: false,
             budget,
             call: None,
             definition: definition.reference.clone(),
