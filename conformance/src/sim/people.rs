@@ -86,6 +86,7 @@ impl Person {
         let created = TaskCreated {
             background: false,
             agent: facts.agent.clone(),
+            background: false,
             budget,
             call: None,
             definition: definition.reference.clone(),
