@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{
-    Client, Host, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerOptions, load,
+    Client, Host, HostBuilder, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker,
+    WorkerOptions, load,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
@@ -84,11 +85,22 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(replies: &[Value]) -> Self {
+        let store = Arc::new(MemoryStore::new());
+        Self::behind(store.clone(), store, replies, |host| host)
+    }
+
+    /// A bench on `store` whose workers see it as `seen`, through whatever is wrapped around
+    /// it, on a host with `more` to it.
+    pub fn behind(
+        store: Arc<MemoryStore>,
+        seen: Arc<dyn Store>,
+        replies: &[Value],
+        more: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
         let script = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
         let script = Arc::new(ScriptModel::parse(&script).unwrap());
-        let store = Arc::new(MemoryStore::new());
         let note = Arc::new(Note::new());
-        let host = Host::builder(store.clone(), Arc::new(Scripts(script))).tool(note.clone()).build();
+        let host = more(Host::builder(seen, Arc::new(Scripts(script))).tool(note.clone())).build();
         let definition = Definition {
             allow: vec![],
             ask: vec![],
@@ -120,6 +132,11 @@ impl Bench {
     }
 
     pub fn worker(&self, name: &str) -> Worker {
+        self.worker_with(name, |_| ())
+    }
+
+    /// A worker with options changed by `change`.
+    pub fn worker_with(&self, name: &str, change: impl FnOnce(&mut WorkerOptions)) -> Worker {
         let identity = Identity {
             id: WorkerId::new(name).unwrap(),
             instance: InstanceId::new(format!("{name}-instance")).unwrap(),
@@ -127,7 +144,7 @@ impl Bench {
             version: "test".into(),
             process: None,
         };
-        let options = WorkerOptions {
+        let mut options = WorkerOptions {
             identity,
             queues: vec![],
             lease: Duration::from_secs(30),
@@ -135,6 +152,7 @@ impl Bench {
             until_idle: true,
             only: None,
         };
+        change(&mut options);
         Worker::new(self.host.clone(), options)
     }
 
