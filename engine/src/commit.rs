@@ -15,6 +15,7 @@ use plica_ports::store::{
 use crate::client::new_child;
 use crate::heartbeat::Hold;
 use crate::host::Host;
+use crate::outage::Outage;
 
 /// What became of an append.
 #[derive(Debug)]
@@ -41,8 +42,8 @@ pub(crate) struct Committer<'a> {
     pub(crate) host: &'a Host,
     pub(crate) hold: &'a Arc<Hold>,
     pub(crate) lease: Duration,
-    /// Called after every append that was written.
-    pub(crate) progress: &'a (dyn Fn() + Sync),
+    /// Told of every append that was written, and of every try that the store's silence cost.
+    pub(crate) outage: &'a Outage,
 }
 
 impl Committer<'_> {
@@ -56,7 +57,7 @@ impl Committer<'_> {
         let committed = self.append(&batch, &drafted, made_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
-            (self.progress)();
+            self.outage.committed();
             self.observe(&drafted);
         }
         committed
@@ -201,7 +202,9 @@ impl Committer<'_> {
     /// Waits before another try while the store is unavailable; gives up once the lease is
     /// over by this worker's own clock (ST-10).
     async fn pause(&self, pause: &mut Duration, why: &str) -> Result<(), Committed> {
-        if self.host.clock.monotonic() >= self.hold.deadline() {
+        let now = self.host.clock.monotonic();
+        self.outage.appends_fail(now, why);
+        if now >= self.hold.deadline() {
             return Err(self.lose(&format!("the store was unavailable until the lease was over: {why}")));
         }
         tracing::warn!(task = %self.hold.claim.task, why, "store unavailable: trying again");
