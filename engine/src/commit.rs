@@ -49,12 +49,12 @@ pub(crate) struct Committer<'a> {
 impl Committer<'_> {
     /// Writes a finished draft and makes its state the task's.
     pub(crate) async fn commit(&self, task: &mut Task, drafted: Drafted, seen: Position) -> Committed {
+        let put_at = self.host.clock.monotonic();
         if let Err(lost) = self.put_bodies(&drafted).await {
             return lost;
         }
-        let made_at = self.host.clock.monotonic();
         let batch = self.batch(&drafted, seen);
-        let committed = self.append(&batch, &drafted, made_at).await;
+        let committed = self.append(&batch, &drafted, put_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
             self.outage.committed();
@@ -106,18 +106,19 @@ impl Committer<'_> {
         Ok(())
     }
 
-    async fn append(&self, batch: &Batch, drafted: &Drafted, made_at: Duration) -> Committed {
+    async fn append(&self, batch: &Batch, drafted: &Drafted, mut put_at: Duration) -> Committed {
         let store = &*self.host.store;
         let mut pause = PAUSE_MIN;
         loop {
             if self.hold.lost.is_cancelled() {
                 return Committed::Lost("the claim was lost".into());
             }
-            let age = self.host.clock.monotonic().saturating_sub(made_at);
-            if age > Duration::from_millis(BODY_AGE_MAX_MS)
-                && let Err(lost) = self.put_bodies(drafted).await
-            {
-                return lost;
+            let now = self.host.clock.monotonic();
+            if now.saturating_sub(put_at) > Duration::from_millis(BODY_AGE_MAX_MS) {
+                if let Err(lost) = self.put_bodies(drafted).await {
+                    return lost;
+                }
+                put_at = now;
             }
             match store.append(&self.hold.claim, batch).await {
                 Ok(appended) => return self.written(appended),

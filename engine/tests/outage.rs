@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::{Bench, calls, say};
+use common::{Bench, calls, memory, say};
 use plica_conformance::faults::{Call, Fault, Faulty, Switched};
 use plica_engine::{Stop, Worker, WorkerError};
 use plica_kernel::event::EventType;
 use plica_kernel::id::{Epoch, TaskId};
 use plica_kernel::row::Status;
-use plica_kernel::time::Timestamp;
-use plica_memory::{MemoryStore, StoreClock};
 use plica_ports::{CallContext, Effect, Store, Tool, ToolDeclaration, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -25,26 +23,6 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// By how much a worker may be late: its longest pause between two looks.
 const LATE: Duration = Duration::from_secs(3);
-
-/// The runtime's virtual time, so that leases and back-offs pass as fast as nothing happens.
-struct Virtual(Instant);
-
-#[async_trait]
-impl StoreClock for Virtual {
-    fn now(&self) -> Timestamp {
-        let passed = i64::try_from(self.0.elapsed().as_micros()).expect("a test is short");
-        Timestamp::from_micros(1_796_031_682_123_456 + passed)
-    }
-
-    async fn reached(&self, time: Timestamp) {
-        let left = u64::try_from(time.micros() - self.now().micros()).unwrap_or(0);
-        tokio::time::sleep(Duration::from_micros(left)).await;
-    }
-}
-
-fn memory() -> Arc<MemoryStore> {
-    Arc::new(MemoryStore::with(Arc::new(Virtual(Instant::now())), 1))
-}
 
 /// A bench whose workers meet `fault` when it is switched on.
 fn bench_with(fault: Switched, replies: &[Value]) -> (Bench, Arc<Switched>) {
