@@ -4,17 +4,20 @@
 
 #[expect(dead_code, reason = "each test binary uses its own part of this module")]
 mod common;
+#[path = "common/virtual_time.rs"]
+mod virtual_time;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Bench, memory, say};
+use common::{Bench, say};
 use plica_conformance::faults::{Call, Fault, Faulty, Switched};
 use plica_engine::{Client, LoadOptions, Stop, load};
 use plica_kernel::event::EventType;
 use plica_kernel::row::Status;
 use plica_ports::{ContentStore, Store};
+use virtual_time::memory;
 
 /// The goals and replies of these tests are too long to be inline.
 fn long(text: &str) -> String {

@@ -4,13 +4,15 @@
 
 #[expect(dead_code, reason = "each test binary uses its own part of this module")]
 mod common;
+#[path = "common/virtual_time.rs"]
+mod virtual_time;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use common::{Bench, calls, memory, say};
+use common::{Bench, calls, say};
 use plica_conformance::faults::{Call, Fault, Faulty, Switched};
 use plica_engine::{Stop, Worker, WorkerError};
 use plica_kernel::event::EventType;
@@ -19,6 +21,7 @@ use plica_kernel::row::Status;
 use plica_ports::{CallContext, Effect, Store, Tool, ToolDeclaration, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use virtual_time::memory;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// By how much a worker may be late: its longest pause between two looks.

@@ -13,8 +13,7 @@ use plica_kernel::envelope::Envelope;
 use plica_kernel::event::EventType;
 use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_kernel::row::Status;
-use plica_kernel::time::Timestamp;
-use plica_memory::{MemoryStore, StoreClock};
+use plica_memory::MemoryStore;
 use plica_ports::store::Worker as Identity;
 use plica_ports::{
     CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Store, Tool,
@@ -22,7 +21,6 @@ use plica_ports::{
 };
 use plica_script::ScriptModel;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 pub fn say(text: &str) -> Value {
     json!({ "text": text })
@@ -192,25 +190,4 @@ impl Bench {
         let full = load(&*self.store, content, task, LoadOptions { ignore_snapshots: true, ..whole }).await.unwrap();
         assert_eq!(quick.to_bytes().unwrap(), full.to_bytes().unwrap());
     }
-}
-
-/// The runtime's virtual time, so that leases and back-offs pass as fast as nothing happens.
-struct Virtual(Instant);
-
-#[async_trait]
-impl StoreClock for Virtual {
-    fn now(&self) -> Timestamp {
-        let passed = i64::try_from(self.0.elapsed().as_micros()).expect("a test is short");
-        Timestamp::from_micros(1_796_031_682_123_456 + passed)
-    }
-
-    async fn reached(&self, time: Timestamp) {
-        let left = u64::try_from(time.micros() - self.now().micros()).unwrap_or(0);
-        tokio::time::sleep(Duration::from_micros(left)).await;
-    }
-}
-
-/// A store by the runtime's virtual time.
-pub fn memory() -> Arc<MemoryStore> {
-    Arc::new(MemoryStore::with(Arc::new(Virtual(Instant::now())), 1))
 }
