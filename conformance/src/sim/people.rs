@@ -84,7 +84,6 @@ impl Person {
             created_at: now,
         };
         let created = TaskCreated {
-            background: false,
             agent: facts.agent.clone(),
             background: false,
             budget,

@@ -4,4 +4,6 @@
 
 mod clauses;
 mod common;
+mod content;
+mod outage;
 mod steps;

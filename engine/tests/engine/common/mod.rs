@@ -1,11 +1,14 @@
 //! A host on the memory store with a scripted model and a tool that answers at once.
 
+pub mod virtual_time;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{
-    Client, Host, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerOptions, load,
+    Client, Host, HostBuilder, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker,
+    WorkerOptions, load,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
@@ -95,13 +98,24 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(replies: &[Value]) -> Self {
-        let script = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
-        let script = Arc::new(ScriptModel::parse(&script).unwrap());
         let clock = Arc::new(ManualClock::new(Timestamp::from_micros(1_796_000_000_000_000)));
         let store = Arc::new(MemoryStore::with(clock.clone(), 7));
+        Self { clock, ..Self::behind(store.clone(), store, replies, |host| host) }
+    }
+
+    /// A bench on `store` whose workers see it as `seen`, through whatever is wrapped around
+    /// it, on a host with `more` to it.
+    pub fn behind(
+        store: Arc<MemoryStore>,
+        seen: Arc<dyn Store>,
+        replies: &[Value],
+        more: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
+        let script = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
+        let script = Arc::new(ScriptModel::parse(&script).unwrap());
         let note = Arc::new(Note::new());
         let scripts = Arc::new(Scripts(script));
-        let host = Host::builder(store.clone(), scripts.clone()).tool(note.clone()).build();
+        let host = more(Host::builder(seen, scripts.clone()).tool(note.clone())).build();
         let definition = Definition {
             allow: vec![],
             ask: vec![],
@@ -125,6 +139,8 @@ impl Bench {
             workspace: "/".into(),
         };
         let client = Client::new(store.clone());
+        // The clock of `new`; a store that is given has a clock of its own.
+        let clock = Arc::new(ManualClock::new(Timestamp::from_micros(0)));
         Self { clock, scripts, store, host, client, note, definition }
     }
 
@@ -133,6 +149,11 @@ impl Bench {
     }
 
     pub fn worker(&self, name: &str) -> Worker {
+        self.worker_with(name, |_| ())
+    }
+
+    /// A worker with options changed by `change`.
+    pub fn worker_with(&self, name: &str, change: impl FnOnce(&mut WorkerOptions)) -> Worker {
         let identity = Identity {
             id: WorkerId::new(name).unwrap(),
             instance: InstanceId::new(format!("{name}-instance")).unwrap(),
@@ -140,7 +161,7 @@ impl Bench {
             version: "test".into(),
             process: None,
         };
-        let options = WorkerOptions {
+        let mut options = WorkerOptions {
             identity,
             queues: vec![],
             lease: Duration::from_secs(30),
@@ -148,6 +169,7 @@ impl Bench {
             until_idle: true,
             only: None,
         };
+        change(&mut options);
         Worker::new(self.host.clone(), options)
     }
 
