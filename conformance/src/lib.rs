@@ -44,6 +44,7 @@
 mod bench;
 pub mod content;
 mod log;
+pub mod model;
 pub mod store;
 mod subject;
 
