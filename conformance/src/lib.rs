@@ -10,28 +10,11 @@
 //!
 //! In `tests/conformance.rs` of your crate, with `plica-conformance` as a dev-dependency:
 //!
-//! ```
-//! use std::sync::Arc;
-//! use plica_conformance::{Capability, ContentSubject, Subject};
-//! # use plica_ports::{Store, ContentStore};
-//! # async fn open(_: &str) -> Arc<dyn Store> { unimplemented!() }
-//! # async fn open_content(_: &str) -> Arc<dyn ContentStore> { unimplemented!() }
+#![doc = concat!("```\n", include_str!("../tests/third_party.rs"), "```")]
 //!
-//! async fn subject() -> Subject {
-//!     let folder = "a fresh temporary folder";
-//!     Subject::new(open(folder).await)
-//!         .with_second(open(folder).await) // as another process would open it
-//!         .lacking(Capability::Time)       // follows the machine's clock
-//!         .keeping(folder)                 // dropped after the test
-//! }
-//!
-//! async fn content() -> ContentSubject {
-//!     ContentSubject::new(open_content("another").await).lacking(Capability::Damage)
-//! }
-//!
-//! plica_conformance::store_suite!(subject);
-//! plica_conformance::content_suite!(content);
-//! ```
+//! What the adapter can do is given instead of declared lacking: a second handle on the same
+//! store, opened as another process would, with [`Subject::with_second`]; a folder or server
+//! that has to outlive the test with [`Subject::keeping`].
 //!
 //! Each suite expands to one `#[test]` a clause (`store::st_1_…`, `content::co_1_…`); each
 //! makes a fresh subject and runs in a runtime of its own, so the crate that is tested needs
@@ -40,11 +23,19 @@
 //! A store with a clock that can be moved gives it with [`Subject::with_time`]; then the waits
 //! of up to half a minute that ST-18 asks for are proved as well. First type to read:
 //! [`Subject`]; then any file of [`store`].
+//!
+//! How the rest of the system stands a store that fails is tested with the decorators of
+//! [`faults`].
 
 mod bench;
 pub mod content;
+pub mod differ;
+pub mod fault;
+pub mod faults;
+pub mod layer;
 mod log;
 pub mod model;
+pub mod sim;
 pub mod store;
 mod subject;
 

@@ -1,6 +1,6 @@
 //! One claimed task, step by step: ask the kernel what is next, do it, append.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use plica_kernel::row::Blocked;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{Claimed, StoreError};
+use plica_ports::store::{AppendError, Claimed, StoreError};
 use plica_ports::{ModelError, PolicyView, Reply, StopReason};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -125,9 +125,16 @@ impl Drive {
                 return Err(Ended::Unavailable(error.to_string()));
             }
         };
-        tracing::error!(task = %id, why = %unreadable, "blocked: nothing is appended to a log that cannot be verified");
         match self.host.store.block(&self.hold.claim, &unreadable).await {
-            Ok(()) => Err(Ended::HandedBack),
+            Ok(()) => {
+                tracing::error!(task = %id, why = %unreadable, "blocked: nothing is appended to a log that cannot be verified");
+                Err(Ended::HandedBack)
+            }
+            // Whoever took the task over meanwhile is why the log is not as it was at the claim.
+            Err(AppendError::Conflict(conflict)) => {
+                tracing::warn!(task = %id, %conflict, "claim lost before the task was folded");
+                Err(Ended::Lost)
+            }
             Err(error) => Err(Ended::Unavailable(error.to_string())),
         }
     }
@@ -153,6 +160,8 @@ impl Drive {
 struct Flight {
     set: JoinSet<Happened>,
     seqs: BTreeMap<tokio::task::Id, Seq>,
+    /// Every action that this hold ever launched: none is launched twice.
+    begun: BTreeSet<Seq>,
     stop: CancellationToken,
 }
 
@@ -161,9 +170,16 @@ impl Flight {
         self.seqs.values().any(|launched| *launched == seq)
     }
 
+    /// Whether the action was launched and broken off: what it came to is for the next holder
+    /// to settle, as after a crash.
+    fn is_broken_off(&self, seq: Seq) -> bool {
+        self.begun.contains(&seq) && !self.is_launched(seq)
+    }
+
     fn launch(&mut self, action: Seq, outcome: impl Future<Output = Outcome> + Send + 'static) {
         let handle = self.set.spawn(async move { Happened { action, what: Ok(outcome.await) } });
         self.seqs.insert(handle.id(), action);
+        self.begun.insert(action);
     }
 
     /// The next action that came to an end; pends while none is under way.
@@ -207,6 +223,7 @@ impl Flight {
         tokio::pin!(grace);
         while !self.seqs.is_empty() {
             tokio::select! {
+                biased;
                 happened = self.next() => ended.push(happened),
                 () = &mut grace => break,
             }
@@ -506,7 +523,7 @@ impl Step<'_> {
             Act::Ask(action) => self.begin_request(*action).await,
             Act::Run(calls) => self.begin_calls(calls, false).await,
             Act::Settle(calls) => self.begin_calls(calls, true).await,
-            Act::WaitUntil(due) if due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
+            Act::WaitUntil(due) if self.stopping || due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
                 self.drive.release(Some(*due)).await;
                 Some(Ended::HandedBack)
             }
@@ -526,9 +543,18 @@ impl Step<'_> {
         self.drive.host.clock.monotonic() < self.drive.hold.deadline()
     }
 
+    /// Leaves what is open to the next holder.
+    async fn hand_back(&self) -> Ended {
+        self.drive.release(None).await;
+        Ended::HandedBack
+    }
+
     async fn begin_request(&mut self, action: Seq) -> Option<Ended> {
         if self.flight.is_launched(action) {
             return None;
+        }
+        if self.flight.is_broken_off(action) {
+            return Some(self.hand_back().await);
         }
         if !self.may_start() {
             return Some(Ended::Lost);
@@ -570,6 +596,9 @@ impl Step<'_> {
         for (call, action) in calls {
             if self.flight.is_launched(*action) {
                 continue;
+            }
+            if self.stopping || self.flight.is_broken_off(*action) {
+                return Some(self.hand_back().await);
             }
             if !self.may_start() {
                 return Some(Ended::Lost);
@@ -655,6 +684,7 @@ impl Step<'_> {
         tokio::pin!(grace);
         while !self.flight.seqs.is_empty() {
             tokio::select! {
+                biased;
                 happened = self.flight.next() => self.pending.push(happened),
                 () = &mut grace => {
                     let ended = self.flight.wind_down(&host).await;

@@ -7,7 +7,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use plica_kernel::id::{Queue, TaskId};
+use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_kernel::limits::{NEWER_VERSION_REST_MS, UNAVAILABLE_MAX_MS};
 use plica_kernel::row::Status;
 use plica_kernel::wake::WakeKey;
@@ -63,6 +63,41 @@ pub struct WorkerOptions {
     pub only: Option<TaskId>,
 }
 
+impl WorkerOptions {
+    /// A resident worker of this name that serves every queue, holds tasks for 30 s at a time
+    /// and works on four at once.
+    ///
+    /// Its process is not told to the store, so its tasks are free once their leases are over
+    /// and not before: a host that knows its process says so in `identity`.
+    pub fn new(name: WorkerId) -> Self {
+        let identity = WorkerIdentity {
+            id: name,
+            instance: new_instance_id(),
+            host: "localhost".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: None,
+        };
+        Self {
+            identity,
+            queues: Vec::new(),
+            lease: Duration::from_secs(30),
+            concurrency: 4,
+            until_idle: false,
+            only: None,
+        }
+    }
+
+    /// The same, but it ends when there is nothing left to do.
+    #[must_use]
+    pub fn until_idle(self) -> Self {
+        Self { until_idle: true, ..self }
+    }
+}
+
+fn new_instance_id() -> InstanceId {
+    InstanceId::new(uuid::Uuid::now_v7().to_string()).expect("UUID text is a valid id")
+}
+
 /// A worker on a host.
 pub struct Worker {
     host: Arc<Host>,
@@ -100,7 +135,7 @@ impl Worker {
             progress: Arc::new(AtomicU64::new(self.clock_ms())),
             unavailable: None,
         };
-        self.register().await;
+        self.register().await?;
         let mut heart = JoinSet::new();
         heart.spawn(beat(self.host.clone(), running.holds.clone(), self.options.clone()));
         let ended = self.work(&mut running, &stop).await;
@@ -114,10 +149,19 @@ impl Worker {
         ended
     }
 
-    async fn register(&self) {
+    /// Says that a worker is alive. One that drives a single task is none for others to count
+    /// on: it will not take theirs.
+    async fn register(&self) -> Result<(), StoreError> {
         let options = &self.options;
-        if let Err(error) = self.host.store.register(&options.identity, &options.queues, options.lease).await {
-            tracing::warn!(%error, "the worker could not be registered");
+        if options.only.is_some() {
+            return Ok(());
+        }
+        match self.host.store.register(&options.identity, &options.queues, options.lease).await {
+            Err(StoreError::Unavailable(why)) => {
+                tracing::warn!(why, "the worker could not be registered");
+                Ok(())
+            }
+            registered => registered,
         }
     }
 
@@ -134,7 +178,9 @@ impl Worker {
             match self.claim(running, stop).await {
                 Ok(0) => {}
                 Ok(_) => continue,
-                Err(why) => self.note_unavailable(running, why)?,
+                Err(StoreError::Unavailable(why)) => self.note_unavailable(running, why)?,
+                // Waiting does not mend it: someone must look.
+                Err(unusable) => return Err(unusable.into()),
             }
             if running.tasks.is_empty() && running.unavailable.is_none() && self.is_done(running).await? {
                 return Ok(());
@@ -163,7 +209,7 @@ impl Worker {
     }
 
     /// Claims what there is room for and starts to drive it; says how many.
-    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, String> {
+    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, StoreError> {
         let room = self.options.concurrency.saturating_sub(running.tasks.len());
         if room == 0 {
             return Ok(0);
@@ -181,7 +227,7 @@ impl Worker {
         let mut count = self.claim_as(running, stop, &request).await?;
         if count == 0 && self.options.only.is_some() {
             // Driving a task is driving its children too: it waits for them.
-            for child in self.claimable_descendants().await.map_err(|error| error.to_string())? {
+            for child in self.claimable_descendants().await? {
                 count += self.claim_as(running, stop, &ClaimRequest { task: Some(child), ..request.clone() }).await?;
                 if running.tasks.len() >= self.options.concurrency {
                     break;
@@ -192,15 +238,18 @@ impl Worker {
         Ok(count)
     }
 
-    async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, String> {
+    async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, StoreError> {
         let sent = self.host.clock.monotonic();
         let claimed = match self.host.store.claim(request).await {
             Ok(claimed) => claimed,
             Err(ClaimError::CommitUnknown(why)) => {
                 tracing::warn!(why, "fate of a claim unknown: asking what is held");
-                self.adopt_own().await.map_err(|error| error.to_string())?
+                self.adopt_own().await.map_err(|error| match error {
+                    ClaimError::CommitUnknown(why) => StoreError::Unavailable(why),
+                    ClaimError::Store(error) => error,
+                })?
             }
-            Err(ClaimError::Store(error)) => return Err(error.to_string()),
+            Err(ClaimError::Store(error)) => return Err(error),
         };
         let count = claimed.len();
         for one in claimed {
@@ -262,7 +311,10 @@ impl Worker {
     /// The store cannot be reached: a resident worker goes on trying, any other gives up once
     /// 30 s have passed without a committed append (ST-10).
     fn note_unavailable(&self, running: &mut Running, why: String) -> Result<(), WorkerError> {
-        tracing::warn!(why, "the store cannot be reached");
+        // Said once, and not at every try.
+        if running.unavailable.is_none() {
+            tracing::warn!(why, "the store cannot be reached: trying again");
+        }
         running.unavailable = Some(why);
         self.check_patience(running)
     }
@@ -323,6 +375,7 @@ impl Worker {
             store.wait_claimable(&self.options.queues, POLL).await
         };
         let joined = tokio::select! {
+            biased;
             Some(joined) = running.tasks.join_next() => Some(joined),
             () = stop.0.cancelled() => None,
             waited = work => {
@@ -363,7 +416,9 @@ async fn beat(host: Arc<Host>, holds: Arc<Holds>, options: WorkerOptions) {
                 Ok(()) => renewed = now,
                 Err(error) => tracing::warn!(%error, "leases could not be renewed: trying again"),
             }
-            if let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await {
+            if options.only.is_none()
+                && let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await
+            {
                 tracing::debug!(%error, "the worker could not say that it is alive");
             }
         } else if let Err(error) = holds.glance(&*host.store).await {

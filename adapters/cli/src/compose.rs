@@ -14,7 +14,7 @@ use plica_ports::{ContentStore, Model, ModelChoice, Store};
 use plica_script::ScriptModel;
 use plica_sqlite::{OpenOptions, SqliteStore};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, STORE_HINT};
 
 /// The model providers of this build.
 pub const PROVIDERS: &[&str] = &["script"];
@@ -32,7 +32,7 @@ pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
     match named.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false }),
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
-        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:"))),
+        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:{STORE_HINT}"))),
     }
 }
 
@@ -94,9 +94,9 @@ pub struct Work {
 pub const LEASE: Duration = Duration::from_secs(30);
 
 /// A worker of this process on `host`.
-pub fn worker(host: Arc<Host>, work: Work) -> Worker {
+pub fn worker(host: Arc<Host>, identity: Identity, work: Work) -> Worker {
     let options = WorkerOptions {
-        identity: identity(),
+        identity,
         queues: work.queues,
         lease: work.lease,
         concurrency: work.concurrency,
@@ -106,7 +106,13 @@ pub fn worker(host: Arc<Host>, work: Work) -> Worker {
     Worker::new(host, options)
 }
 
-fn identity() -> Identity {
+/// Whether the process that holds something is known to be gone.
+pub fn is_gone(holder: &Identity) -> bool {
+    holder.process.as_ref().is_some_and(plica_sqlite::is_process_gone)
+}
+
+/// A worker of this process, as others see it.
+pub fn identity() -> Identity {
     let instance = uuid::Uuid::now_v7().to_string();
     let process: Option<ProcessIdentity> = plica_sqlite::process_identity();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")

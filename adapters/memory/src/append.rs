@@ -15,7 +15,7 @@ use crate::world::{World, check_task};
 impl World {
     /// Writes a batch. Every check comes before the first change, so a refusal leaves nothing.
     pub(crate) fn append(&mut self, claim: &Claim, batch: &Batch, now: Timestamp) -> Result<Appended, AppendError> {
-        let invalid = |rule| AppendError::Invalid { task: claim.task.clone(), rule };
+        let invalid = |rule| AppendError::Invalid { task: batch.task.clone(), rule };
         check_sound(claim, batch).map_err(invalid)?;
         let record = self.task(&batch.task)?;
         check_append(&record.locked(), claim, batch, now)?;
@@ -53,7 +53,7 @@ impl World {
 /// Whether a batch agrees with itself, whatever the store holds.
 fn check_sound(claim: &Claim, batch: &Batch) -> Result<(), String> {
     if batch.task != claim.task {
-        return Err(format!("it is for task {}", batch.task));
+        return Err(format!("the claim is of task {}", claim.task));
     }
     check_batch(batch)?;
     batch.blobs.iter().try_for_each(|blob| check_blob(blob, CONTENT_BYTES_MAX))?;

@@ -1,11 +1,11 @@
 //! Deliveries (ST-7).
 
-use plica_kernel::canonical::{content_hash, to_vec};
+use plica_kernel::canonical::content_hash;
 use plica_kernel::id::{DedupKey, TaskId};
-use plica_kernel::limits::ITEM_BYTES_MAX;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{DeliverError, Delivered, StoreError};
+use plica_ports::store::rules::item_bytes;
+use plica_ports::store::{DeliverError, Delivered};
 
 use crate::world::World;
 
@@ -19,13 +19,8 @@ impl World {
         dedup: &DedupKey,
         now: Timestamp,
     ) -> Result<Delivered, DeliverError> {
+        let hash = content_hash(&item_bytes(task, item)?);
         let record = self.task(task)?;
-        let bytes = to_vec(item)
-            .map_err(|error| StoreError::Unusable(format!("task {task}: the item cannot be written: {error}")))?;
-        if bytes.len() > ITEM_BYTES_MAX {
-            return Err(DeliverError::TooLarge { task: task.clone(), size: bytes.len() });
-        }
-        let hash = content_hash(&bytes);
         // The key comes before the status: a sender that repeats itself is told the same,
         // also when the task ended in between.
         match record.delivered.get(dedup) {

@@ -49,9 +49,9 @@ impl World {
     }
 
     pub(crate) fn fate(&self, task: &TaskId, seq: Seq, hash: &Hash) -> Result<CommitFate, StoreError> {
-        Ok(match self.read(task, seq, 1)?.first() {
+        Ok(match self.read(task, seq, 1)?.first().filter(|event| event.seq == seq) {
             None => CommitFate::NotThere,
-            Some(event) if event.seq == seq && event.hash == *hash => CommitFate::Written,
+            Some(event) if event.hash == *hash => CommitFate::Written,
             Some(_) => CommitFate::Superseded,
         })
     }

@@ -11,12 +11,19 @@ use plica_ports::store::{
 use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
+use crate::inbox::Parcel;
 use crate::rows::{Record, hash, id, int, to_json, untaken};
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
 
-/// Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8).
-pub(crate) fn append(tx: &Tx<'_>, claim: &Claim, batch: &Batch) -> Result<Appended, Fail<AppendError>> {
+/// Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8); `parcels` are its deliveries,
+/// written down.
+pub(crate) fn append(
+    tx: &Tx<'_>,
+    claim: &Claim,
+    batch: &Batch,
+    parcels: &[Parcel],
+) -> Result<Appended, Fail<AppendError>> {
     let found = Record::find(tx.conn, &batch.task)?;
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(batch.task.clone()).into()))?;
     check_append(&record.locked, claim, batch, tx.now).map_err(|conflict| Fail::Refused(conflict.into()))?;
@@ -34,8 +41,8 @@ pub(crate) fn append(tx: &Tx<'_>, claim: &Claim, batch: &Batch) -> Result<Append
     consume(tx, record.key, batch)?;
     let held = settle_row(tx, &record, batch)?;
     let mut inbox_tail = record.locked.inbox_tail;
-    for delivery in &batch.deliveries {
-        if let Some(position) = inbox::pass_on(tx, delivery)?
+    for (delivery, parcel) in batch.deliveries.iter().zip(parcels) {
+        if let Some(position) = inbox::pass_on(tx, delivery, parcel)?
             && delivery.task == batch.task
         {
             inbox_tail = position;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::error::{is_busy, not_ours, store_error};
 use crate::migrations::{MIGRATIONS, MigrationError, Standing, migrate, standing, version_of};
+use crate::time::Time;
 
 /// How long a lock is waited for before the store counts as unavailable.
 const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -46,14 +47,16 @@ pub(crate) struct Opened {
 pub(crate) struct Place {
     /// Its path.
     pub path: PathBuf,
+    /// What the store tells the time by.
+    pub time: Time,
     create_folder: bool,
     /// The name of the store that was found here first: another one is not ours to go on with.
     ledger: OnceLock<LedgerId>,
 }
 
 impl Place {
-    pub(crate) fn new(path: PathBuf, create_folder: bool) -> Self {
-        Self { path, create_folder, ledger: OnceLock::new() }
+    pub(crate) fn new(path: PathBuf, create_folder: bool, time: Time) -> Self {
+        Self { path, time, create_folder, ledger: OnceLock::new() }
     }
 
     /// The file that is there now, if any.

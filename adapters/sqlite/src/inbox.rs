@@ -1,11 +1,10 @@
 //! The inbox: delivering, and waking whom it wakes under the same lock (ST-7).
 
-use plica_kernel::canonical::Hash;
+use plica_kernel::canonical::{Hash, content_hash};
 use plica_kernel::id::{DedupKey, Position, TaskId};
-use plica_kernel::limits::ITEM_BYTES_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
-use plica_ports::store::rules::{fingerprint, is_woken};
+use plica_ports::store::rules::{is_woken, item_bytes};
 use plica_ports::store::{DeliverError, Delivered, Delivery, StoreError};
 use rusqlite::OptionalExtension;
 
@@ -20,16 +19,10 @@ pub(crate) struct Parcel {
     fingerprint: Hash,
 }
 
-/// Writes an item down.
-pub(crate) fn pack(task: &TaskId, actor: &str, item: &Item) -> Result<Parcel, DeliverError> {
-    let bytes = plica_kernel::canonical::to_vec(item)
-        .map_err(|error| StoreError::Unusable(format!("task {task}: the item cannot be written: {error}")))?;
-    if bytes.len() > ITEM_BYTES_MAX {
-        return Err(DeliverError::TooLarge { task: task.clone(), size: bytes.len() });
-    }
-    // `user:ada` and `user:bob` are one kind of sender; a tool and a person are not.
-    let sender = actor.split(':').next().unwrap_or_default();
-    Ok(Parcel { fingerprint: fingerprint(&[sender.as_bytes(), &bytes]), bytes })
+/// Writes an item down, and hashes it before any lock is taken.
+pub(crate) fn pack(task: &TaskId, item: &Item) -> Result<Parcel, DeliverError> {
+    let bytes = item_bytes(task, item)?;
+    Ok(Parcel { fingerprint: content_hash(&bytes), bytes })
 }
 
 /// Puts an item into a task's inbox.
@@ -96,12 +89,9 @@ fn wake(tx: &Tx<'_>, record: &Record, item: &Item) -> rusqlite::Result<()> {
 
 /// Delivers with an append, which never fails by it: whatever a delivery of its own would be
 /// refused for is passed over (ST-7). Says where the item is now.
-pub(crate) fn pass_on(tx: &Tx<'_>, delivery: &Delivery) -> rusqlite::Result<Option<Position>> {
+pub(crate) fn pass_on(tx: &Tx<'_>, delivery: &Delivery, parcel: &Parcel) -> rusqlite::Result<Option<Position>> {
     let Delivery { task, actor, item, dedup } = delivery;
-    let delivered = pack(task, actor, item)
-        .map_err(Fail::Refused)
-        .and_then(|parcel| deliver(tx, task, actor, item, dedup, &parcel));
-    match delivered {
+    match deliver(tx, task, actor, item, dedup, parcel) {
         Ok(delivered) if delivered.fresh => Ok(Some(delivered.position)),
         Ok(_) => Ok(None),
         Err(Fail::Refused(error)) => {

@@ -26,6 +26,7 @@ mod read;
 mod rows;
 mod sound;
 mod store;
+mod time;
 mod watch;
 mod workers;
 mod writer;
@@ -36,16 +37,18 @@ mod plans;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use plica_kernel::time::Timestamp;
 use plica_ports::store::StoreError;
 use rusqlite::Connection;
 
 use crate::connect::Place;
 use crate::error::{Fail, Lost};
 use crate::read::Readers;
+use crate::time::Time;
 use crate::watch::Pulse;
 use crate::writer::{Kind, Tx, Writer};
 
-pub use process::process_identity;
+pub use process::{is_process_gone, process_identity};
 
 /// The oldest SQLite that is safe: before it, a write and a checkpoint at the same moment on
 /// two connections could damage a file in WAL mode.
@@ -92,16 +95,34 @@ impl SqliteStore {
     /// # Errors
     /// `Unusable` when the path cannot be one or SQLite itself is too old.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, StoreError> {
+        Self::open_at(path.as_ref(), options, Time::of_the_machine())
+    }
+
+    /// The same, by another clock than the machine's: for tests and simulations, which move
+    /// the time themselves. Every process that has the file open must tell the same time.
+    /// Waiting ([`watch`](plica_ports::Store::watch),
+    /// [`wait_claimable`](plica_ports::Store::wait_claimable)) goes by the machine's all the same.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_clock(
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+        now: impl Fn() -> Timestamp + Send + Sync + 'static,
+    ) -> Result<Self, StoreError> {
+        Self::open_at(path.as_ref(), options, Time::told_by(now))
+    }
+
+    fn open_at(path: &Path, options: OpenOptions, time: Time) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_MIN {
             let version = rusqlite::version();
             return Err(StoreError::Unusable(format!(
                 "SQLite {version} can damage files in WAL mode: build with 3.51.3 or newer"
             )));
         }
-        let path = path.as_ref();
         let path = std::path::absolute(path)
             .map_err(|error| StoreError::Unusable(format!("{} is no path for a store: {error}", path.display())))?;
-        let place = Arc::new(Place::new(path, options.create_folder));
+        let place = Arc::new(Place::new(path, options.create_folder, time));
         Ok(Self {
             pulse: Arc::new(Pulse::new(Arc::clone(&place))),
             readers: Arc::new(Readers::new(Arc::clone(&place))),

@@ -8,6 +8,7 @@ use plica_ports::store::rules::{check_batch, check_new};
 use plica_ports::store::{Batch, Claim, NewTask};
 
 use crate::content;
+use crate::inbox::{Parcel, pack};
 
 /// What a row shows of a goal.
 const GOAL_CHARS_MAX: usize = 200;
@@ -31,8 +32,8 @@ pub(crate) fn check_root(task: &NewTask) -> Result<(), String> {
     check_task(task)
 }
 
-/// Checks a batch and the children it creates.
-pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<(), String> {
+/// Checks a batch and the children it creates; writes down what it delivers.
+pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<Vec<Parcel>, String> {
     if claim.task != batch.task {
         return Err(format!("the claim is of task {}", claim.task));
     }
@@ -51,7 +52,8 @@ pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<(), String> {
             return Err(format!("child {} is not the only task of this id", child.id));
         }
     }
-    Ok(())
+    let parcels = batch.deliveries.iter().map(|delivery| pack(&delivery.task, &delivery.item));
+    parcels.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 fn check_task(task: &NewTask) -> Result<(), String> {

@@ -18,7 +18,7 @@ use plica_ports::store::{
 use plica_ports::{ContentError, ContentStore, Store};
 
 use crate::error::{Fail, Lost};
-use crate::writer::{Kind, now};
+use crate::writer::Kind;
 use crate::{SqliteStore, append, claim, content, inbox, lease, read, sound, workers};
 
 /// Bytes above which checking them leaves the runtime's own threads.
@@ -44,7 +44,7 @@ impl Store for SqliteStore {
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        Ok(now())
+        Ok(self.place.time.now())
     }
 
     async fn create(&self, task: NewTask) -> Result<Created, CreateError> {
@@ -66,7 +66,7 @@ impl Store for SqliteStore {
     async fn renew(&self, claims: &[Claim], lease: Duration) -> Result<Renewed, StoreError> {
         let claims = claims.to_vec();
         let none = claims.iter().map(|claim| Err(lease::unknown(claim))).collect();
-        let absent = Kind::Lazy(Ok(Renewed { now: now(), verdicts: none }));
+        let absent = Kind::Lazy(Ok(Renewed { now: self.place.time.now(), verdicts: none }));
         self.write(absent, move |tx| Ok(lease::renew(tx, &claims, lease)?)).await.map_err(Lost::<StoreError>::store)
     }
 
@@ -82,10 +82,10 @@ impl Store for SqliteStore {
         let task = batch.task.clone();
         let (claim, batch) = (claim.clone(), Arc::new(batch.clone()));
         let look = (claim.clone(), Arc::clone(&batch));
-        checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
+        let parcels = checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
             .await?
             .map_err(|rule| AppendError::Invalid { task: task.clone(), rule })?;
-        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch))
+        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch, &parcels))
             .await
             .map_err(|lost| lost.append(&task))
     }
@@ -104,7 +104,7 @@ impl Store for SqliteStore {
         item: &Item,
         dedup: &DedupKey,
     ) -> Result<Delivered, DeliverError> {
-        let parcel = inbox::pack(task, actor, item)?;
+        let parcel = inbox::pack(task, item)?;
         let (to, actor, item, dedup) = (task.clone(), actor.to_string(), item.clone(), dedup.clone());
         let work = move |tx: &crate::Tx<'_>| inbox::deliver(tx, &to, &actor, &item, &dedup, &parcel);
         self.write(Kind::Writes(Err(no_task(task).into())), work).await.map_err(|lost| lost.deliver(task))
@@ -199,7 +199,8 @@ impl Store for SqliteStore {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        Ok(self.read(|conn| workers::list(conn, now())).await?.unwrap_or_default())
+        let time = self.place.time.clone();
+        Ok(self.read(move |conn| workers::list(conn, time.now())).await?.unwrap_or_default())
     }
 
     fn content(&self) -> Option<&dyn ContentStore> {

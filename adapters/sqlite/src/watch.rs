@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::connect::{FileId, Opened, Place};
-use crate::writer::now;
 use crate::{SqliteStore, read};
 
 /// How often commits of other processes are looked for: a quarter of what ST-11 allows.
@@ -182,8 +181,8 @@ impl SqliteStore {
 
     /// The outlook, and when the first of the leases that hold ends.
     pub(crate) async fn sight(&self, queues: &[Queue]) -> Result<(Outlook, Option<Timestamp>), StoreError> {
-        let queues = queues.to_vec();
-        let seen = self.read(move |conn| read::outlook(conn, &queues, now())).await?;
-        Ok(seen.unwrap_or_else(|| (Outlook { held: 0, next: None, now: now() }, None)))
+        let (queues, time) = (queues.to_vec(), self.place.time.clone());
+        let seen = self.read(move |conn| read::outlook(conn, &queues, time.now())).await?;
+        Ok(seen.unwrap_or_else(|| (Outlook { held: 0, next: None, now: self.place.time.now() }, None)))
     }
 }

@@ -2,7 +2,6 @@
 //! in its own savepoint with its own verdict, commits once, and only then answers.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use plica_kernel::id::LedgerId;
 use plica_kernel::time::Timestamp;
@@ -29,15 +28,6 @@ pub(crate) struct Tx<'a> {
     pub now: Timestamp,
     /// The store's name.
     pub ledger: &'a LedgerId,
-}
-
-/// The machine's clock (ST-6).
-pub(crate) fn now() -> Timestamp {
-    let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros),
-    };
-    Timestamp::from_micros(micros)
 }
 
 /// What a write is beside its work.
@@ -313,7 +303,7 @@ fn answer(batch: Vec<Box<dyn Job>>, outcome: Outcome) {
 /// When the whole transaction is void.
 fn run_alone(place: &Place, conn: &Connection, ledger: &LedgerId, job: &mut dyn Job) -> rusqlite::Result<()> {
     execute(conn, "SAVEPOINT request")?;
-    match job.run(&Tx { conn, now: now(), ledger }) {
+    match job.run(&Tx { conn, now: place.time.now(), ledger }) {
         Step::Keep => return execute(conn, "RELEASE request"),
         Step::Undo => {}
         // SQLite ends the transaction by itself on a full disk, a failing device and the like.

@@ -1,9 +1,12 @@
 //! The suites of the store and content ports, on fresh files.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use plica_conformance::{Capability, ContentSubject, Subject};
 use plica_kernel::body::ContentRef;
+use plica_kernel::time::Timestamp;
 use plica_sqlite::{OpenOptions, SqliteStore};
 
 fn open(folder: &tempfile::TempDir) -> Arc<SqliteStore> {
@@ -33,4 +36,28 @@ async fn content() -> ContentSubject {
 }
 
 plica_conformance::store_suite!(subject);
+
+/// The same suite by a clock that the tests move: waits of up to half a minute are proved too.
+mod by_a_clock_that_is_moved {
+    use super::*;
+
+    async fn subject() -> Subject {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("plica.db");
+        let micros = Arc::new(AtomicI64::new(1_796_031_682_123_456));
+        let open = || {
+            let shown = Arc::clone(&micros);
+            let now = move || Timestamp::from_micros(shown.load(Ordering::Acquire));
+            Arc::new(SqliteStore::open_with_clock(&path, OpenOptions::default(), now).expect("a path is a path"))
+        };
+        let (store, second) = (open(), open());
+        let advance = move |by: Duration| {
+            let by = i64::try_from(by.as_micros()).expect("tests wait for less than an age");
+            micros.fetch_add(by, Ordering::AcqRel);
+        };
+        Subject::new(store).with_second(second).with_time(advance).keeping(folder)
+    }
+
+    plica_conformance::store_suite!(subject);
+}
 plica_conformance::content_suite!(content);

@@ -2,11 +2,11 @@
 
 use plica_kernel::body::Blob;
 use plica_kernel::canonical::{Domain, Hash};
-use plica_kernel::id::{Epoch, LedgerId, Position, Seq};
-use plica_kernel::limits::EVENT_BYTES_MAX;
+use plica_kernel::id::{Epoch, LedgerId, Position, Seq, TaskId};
+use plica_kernel::limits::{EVENT_BYTES_MAX, ITEM_BYTES_MAX};
 use plica_kernel::row::Blocked;
-use plica_kernel::wake::{Alternative, Wake, WakeKey};
-use plica_ports::store::{Batch, Claimed, CreateError, NewTask, Token};
+use plica_kernel::wake::{Alternative, Item, Wake, WakeKey};
+use plica_ports::store::{Batch, Claimed, CreateError, Delivery, NewTask, Token};
 
 use crate::{Bench, LEASE, Log, Subject, note};
 
@@ -38,7 +38,7 @@ pub async fn st_3_a_batch_that_contradicts_itself_is_invalid(subject: Subject) {
         last.hash = Domain::Event.hash(&last.body);
         batch.row.hash = last.hash;
     };
-    let cases: [Case<'_, Batch>; 10] = [
+    let cases: [Case<'_, Batch>; 11] = [
         ("no events", &|batch| batch.events.clear()),
         ("a gap", &|batch| drop(batch.events.remove(0))),
         ("a repetition", &|batch| batch.events[1].seq = Seq(2)),
@@ -52,12 +52,37 @@ pub async fn st_3_a_batch_that_contradicts_itself_is_invalid(subject: Subject) {
             let alternative = Alternative { key: WakeKey::Background, need: 1 };
             batch.row.wake = Wake { any: vec![alternative; 9], at: None };
         }),
+        ("a wait for an event of no kind", &|batch| batch.row.wake = Wake::on(WakeKey::Event(String::new()))),
     ];
     for (what, spoil) in cases {
         println!("{what}");
         bench.invalid(&claimed, &spoiled(spoil)).await;
     }
     bench.append(&claimed, &sound).await;
+}
+
+/// ST-7: what no inbox could take is not passed over in silence: a batch that delivers it is not
+/// written, whoever the receiver would be, and nobody gets anything of it.
+pub async fn st_7_a_batch_that_delivers_what_nobody_takes_is_invalid(subject: Subject) {
+    let bench = Bench::new(subject).await;
+    let (log, claimed, _) = held(&bench).await;
+    let other = bench.task().await;
+    let frame = br#"{"kind":"message","text":""}"#.len();
+    let oversize = bench.message(&"x".repeat(ITEM_BYTES_MAX - frame + 1));
+    let unwritable = Item::Rewind { to_seq: Seq(u64::MAX) };
+    let to = |task: &TaskId, item: &Item, key: &str| Delivery {
+        task: task.clone(),
+        actor: "task:sender".into(),
+        item: item.clone(),
+        dedup: bench.key(key),
+    };
+    for item in [&oversize, &unwritable] {
+        for receiver in [&other.id, &bench.fresh_id()] {
+            let deliveries = vec![to(&other.id, &bench.message("hi"), "sound"), to(receiver, item, "unsound")];
+            bench.invalid(&claimed, &Batch { deliveries, ..log.noting(&claimed, "sends") }).await;
+        }
+    }
+    assert_eq!(bench.row(&other.id).await.inbox_tail, Position(0));
 }
 
 /// ST-3: a batch for another task than the claim's is not written, to either.

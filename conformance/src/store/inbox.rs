@@ -73,6 +73,20 @@ pub async fn st_7_a_key_with_another_item_is_a_conflict(subject: Subject) {
     assert_eq!(items.into_iter().map(|item| item.item).collect::<Vec<_>>(), [bench.message("first")]);
 }
 
+/// ST-7: the items alone are compared: whoever repeats one under its key is told where the first
+/// went, and the first sender stands.
+pub async fn st_7_a_key_asks_for_the_item_alone(subject: Subject) {
+    let bench = Bench::new(subject).await;
+    let log = bench.task().await;
+    let first = bench.deliver(&log.id, &bench.message("hi"), "k1").await;
+    for sender in ["user:bob", "tool:Post", "task:another"] {
+        let again = bench.store().deliver(&log.id, sender, &bench.message("hi"), &bench.key("k1")).await;
+        assert_eq!(again, Ok(Delivered { fresh: false, ..first }), "{sender}");
+    }
+    let items = bench.untaken(&log.id).await;
+    assert_eq!(items.into_iter().map(|item| item.actor).collect::<Vec<_>>(), ["user:ada"]);
+}
+
 /// ST-7: a key holds for the life of the task: also when its item is taken and when the task
 /// is over.
 pub async fn st_7_a_key_holds_for_the_life_of_the_task(subject: Subject) {
@@ -152,8 +166,8 @@ pub async fn st_7_what_outlives_a_task_makes_it_claimable(subject: Subject) {
     }
 }
 
-/// ST-7: an item larger than a store may have to keep is refused, one just as large is not,
-/// and a task that does not exist takes none.
+/// ST-7: an item larger than a store may have to keep is refused, one just as large is not; so is
+/// one that cannot be written down; and a task that does not exist takes none.
 pub async fn st_7_what_cannot_be_delivered_is_refused(subject: Subject) {
     let bench = Bench::new(subject).await;
     let log = bench.task().await;
@@ -164,6 +178,10 @@ pub async fn st_7_what_cannot_be_delivered_is_refused(subject: Subject) {
     assert_eq!(refused, Err(DeliverError::TooLarge { task: log.id.clone(), size: ITEM_BYTES_MAX + 1 }));
     assert_eq!(bench.row(&log.id).await.inbox_tail, Position(0));
     assert!(bench.deliver(&log.id, &largest, "k1").await.fresh);
+    let unwritable = Item::Rewind { to_seq: Seq(u64::MAX) };
+    let refused = bench.store().deliver(&log.id, "user:ada", &unwritable, &bench.key("k2")).await;
+    assert!(matches!(refused, Err(DeliverError::Invalid { .. })), "{refused:?}");
+    assert_eq!(bench.row(&log.id).await.inbox_tail, Position(1));
     let nobody = bench.fresh_id();
     let unknown = bench.store().deliver(&nobody, "user:ada", &bench.message("hi"), &bench.key("k1")).await;
     assert_eq!(unknown, Err(DeliverError::Store(StoreError::UnknownTask(nobody))));

@@ -9,6 +9,7 @@ pub mod append;
 pub mod atomic;
 pub mod bad_input;
 pub mod claim;
+pub mod handles;
 pub mod idle;
 pub mod inbox;
 pub mod lease;
@@ -66,6 +67,7 @@ macro_rules! with_store_clauses {
                 st_7_an_item_is_kept_as_sent,
                 st_7_a_key_delivers_once,
                 st_7_a_key_with_another_item_is_a_conflict,
+                st_7_a_key_asks_for_the_item_alone,
                 st_7_a_key_holds_for_the_life_of_the_task,
                 st_7_racing_senders_deliver_once,
                 st_7_a_task_that_is_over_says_so,
@@ -113,12 +115,21 @@ macro_rules! with_store_clauses {
                 st_11_reads_see_whole_appends;
             bad_input:
                 st_3_a_batch_that_contradicts_itself_is_invalid,
+                st_7_a_batch_that_delivers_what_nobody_takes_is_invalid,
                 st_3_a_batch_for_another_task_is_invalid,
                 st_8_what_is_not_there_cannot_be_taken,
                 co_1_a_batch_with_a_false_body_is_invalid,
                 st_4_a_false_child_is_invalid,
                 st_3_a_false_new_task_is_refused,
                 st_1_the_row_does_not_give_the_claim_away;
+            handles:
+                st_9_two_handles_are_one_store,
+                st_5_a_claim_of_another_handle_fences,
+                st_3_one_of_two_handles_appends_to_a_head,
+                st_7_two_handles_deliver_once,
+                st_7_a_delivery_by_another_handle_wakes,
+                st_16_two_handles_create_once,
+                co_2_a_body_is_there_for_another_handle;
             workers:
                 st_19_workers_register,
                 st_19_workers_deregister,

@@ -148,7 +148,7 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
     }
     for alternative in &wake.any {
         let mut met = inputs.items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
-        if let Some(last) = met.nth(alternative.need.max(1) as usize - 1) {
+        if let Some(last) = met.nth(alternative.items() - 1) {
             return carried(last, last.item.key());
         }
     }

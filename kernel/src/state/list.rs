@@ -10,7 +10,8 @@ use crate::canonical::{CanonicalError, from_slice, to_vec};
 use crate::limits::SEGMENT_ITEMS;
 
 /// Entries in order. The first come in full segments of 128, each of which names the one
-/// before it once sealed; the rest is the open tail. Cloning is cheap: entries are shared.
+/// before it once sealed; the rest is the open tail, which holds the last entry at least, so
+/// that a fold from a snapshot knows it. Cloning is cheap: entries are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List<T> {
     /// Segments that a snapshot cited and nobody has read yet.
@@ -79,17 +80,18 @@ impl<T> List<T> {
         self.segments.iter().flat_map(|segment| segment.items.iter()).chain(&self.tail).map(|item| &**item)
     }
 
-    /// The last entry, if it is in memory.
+    /// The last entry: always in memory, since a full tail becomes a segment only when the
+    /// next entry comes.
     pub fn last(&self) -> Option<&T> {
         self.iter().next_back()
     }
 
     pub(super) fn push(&mut self, item: T) {
-        self.tail.push(Arc::new(item));
         if self.tail.len() == SEGMENT_ITEMS {
             let items = Arc::new(core::mem::take(&mut self.tail));
             self.segments.push(Segment { items, reference: None });
         }
+        self.tail.push(Arc::new(item));
     }
 }
 

@@ -32,7 +32,8 @@ pub struct Delivery {
     pub task: TaskId,
     /// The sender, as the receiver's events will name it.
     pub actor: String,
-    /// The item.
+    /// The item. One that no inbox could take, because it is too large or cannot be written
+    /// down, makes the batch invalid.
     pub item: Item,
     /// Idempotent under this key; a conflict is passed over: the first stands.
     pub dedup: DedupKey,

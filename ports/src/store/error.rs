@@ -191,6 +191,15 @@ pub enum DeliverError {
         /// Its size in bytes.
         size: usize,
     },
+    /// The item cannot be written down (a number beyond 2^53 − 1, too deep a nesting): a bug of
+    /// the sender. Nothing was delivered.
+    #[error("invalid item for task {task}: {rule}")]
+    Invalid {
+        /// The task.
+        task: TaskId,
+        /// The rule it breaks.
+        rule: String,
+    },
     /// It may or may not have been delivered: delivering again under the same key is safe.
     #[error("task {task}: the fate of the delivery is unknown: {detail}")]
     CommitUnknown {

@@ -109,7 +109,8 @@ pub trait Store: Send + Sync {
     /// Puts an item into a task's inbox; needs no claim.
     ///
     /// * **ST-7** Durable before it returns; idempotent by key for the life of the task (the
-    ///   same key with another body or sender's kind is `KeyConflict`, the first stands);
+    ///   same key with another item is `KeyConflict`, the first stands; the items alone are
+    ///   compared, so whoever repeats them is told where the first went);
     ///   makes a waiting task claimable when its wake is met or the item steers. A task that
     ///   is over takes rewind, reopening and late evidence, each of which makes it claimable
     ///   until an append takes it; the rest is `TaskOver`.

@@ -1,13 +1,14 @@
 //! The store's decisions as pure functions, so that every adapter in Rust makes the same
 //! ones: what a write is checked against, when a task is claimable, what a batch must be.
 
-use plica_kernel::canonical::{Domain, Hash};
-use plica_kernel::id::{Epoch, Position, Seq};
-use plica_kernel::limits::EVENT_BYTES_MAX;
+use plica_kernel::canonical::{Domain, Hash, from_slice, to_vec};
+use plica_kernel::id::{Epoch, Position, Seq, TaskId};
+use plica_kernel::limits::{EVENT_BYTES_MAX, ITEM_BYTES_MAX};
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
+use plica_kernel::wake::{Item, Wake};
 
-use super::{Batch, Claim, Conflict, NewTask};
+use super::{Batch, Claim, Conflict, DeliverError, NewTask};
 
 /// The columns of a locked row that the verdict on a write depends on.
 #[derive(Debug, Clone)]
@@ -66,7 +67,9 @@ pub fn check_append(row: &LockedRow, claim: &Claim, batch: &Batch, now: Timestam
 }
 
 /// Whether the events of a batch are what a store may take on trust: at least one, seqs that
-/// run on from `after`, sizes in bounds, hashes of the bodies, a row that ends with the last.
+/// run on from `after`, sizes in bounds, hashes of the bodies, a row that ends with the last,
+/// and deliveries that some inbox could take: the sender can see what no store would keep, so
+/// that is not passed over (ST-7).
 ///
 /// # Errors
 /// The rule that is broken, in words.
@@ -75,7 +78,25 @@ pub fn check_batch(batch: &Batch) -> Result<(), String> {
     if batch.seen.0 < batch.consumed.iter().map(|position| position.0).max().unwrap_or(0) {
         return Err("an item is consumed that was not seen".into());
     }
+    for delivery in &batch.deliveries {
+        item_bytes(&delivery.task, &delivery.item)
+            .map_err(|error| format!("it delivers what nobody takes: {error}"))?;
+    }
     batch.children.iter().try_for_each(check_new)
+}
+
+/// The canonical bytes of an item for `task`, by which a store tells whether two items under
+/// one key are the same (ST-7).
+///
+/// # Errors
+/// [`DeliverError::Invalid`] when it has none, [`DeliverError::TooLarge`] when they are more
+/// than a store has to keep.
+pub fn item_bytes(task: &TaskId, item: &Item) -> Result<Vec<u8>, DeliverError> {
+    let bytes = to_vec(item).map_err(|error| DeliverError::Invalid { task: task.clone(), rule: error.to_string() })?;
+    if bytes.len() > ITEM_BYTES_MAX {
+        return Err(DeliverError::TooLarge { task: task.clone(), size: bytes.len() });
+    }
+    Ok(bytes)
 }
 
 /// The same for a new task.
@@ -113,8 +134,15 @@ fn check_events(
             Err("the row does not end with the last event".into())
         }
         Some(_) if !row.wake.fits() => Err("more than 8 wake alternatives".into()),
+        Some(_) if !reads_back(&row.wake) => Err("the wake does not read back as written".into()),
         Some(_) => Ok(()),
     }
+}
+
+/// Whether a wake is the same after a store has kept it as text: one that is not, such as a wait
+/// for an event of no kind, would make the row unreadable for everyone.
+fn reads_back(wake: &Wake) -> bool {
+    to_vec(wake).is_ok_and(|bytes| from_slice::<Wake>(&bytes).is_ok_and(|read| read == *wake))
 }
 
 /// Everything that says when a task may next be claimed.

@@ -141,7 +141,7 @@ Example:
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
-done here, unless --detach is given.
+done here, unless --detach is given; the exit status is then that of a cancelled task, 1.
 
 Example:
   plica cancel @last --reason \"wrong branch\"")]
@@ -200,6 +200,9 @@ pub struct Submit {
     /// A label of your own; may be given several times
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub labels: Vec<Label>,
+    /// Print the id, and whether the task is new, as one JSON object
+    #[arg(long)]
+    pub json: bool,
     /// What the task is to do; `-` reads it from standard input
     #[arg(value_name = "GOAL")]
     pub goal: Text,
@@ -220,6 +223,9 @@ pub struct Worker {
     /// Serve these queues only
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub queues: Vec<Queue>,
+    /// Print one JSON object at the end: who worked, and what ended it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `list`.
@@ -303,6 +309,9 @@ pub struct Send {
     /// Return once the message is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `answer`.
@@ -320,6 +329,9 @@ pub struct Answer {
     /// Return once the answer is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `approve` and `deny`.
@@ -337,6 +349,9 @@ pub struct Ruling {
     /// Return once the ruling is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `signal`.
@@ -357,6 +372,9 @@ pub struct Signal {
     /// Return once the event is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `interrupt`, `close` and `reopen`.
@@ -371,6 +389,9 @@ pub struct Steer {
     /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `cancel`.
@@ -385,6 +406,9 @@ pub struct Cancel {
     /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `verify`.

@@ -20,7 +20,7 @@ use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
-pub use show::{show, ways_to_wake};
+pub use show::{Attendance, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;
 use text::{clean, cut, indented};
@@ -89,6 +89,11 @@ fn standing(row: &Row, now: Timestamp) -> String {
         },
         _ => status.to_string(),
     }
+}
+
+/// A number of things: `1 task`, `2 tasks`.
+pub fn counted(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
 /// A span of time in its largest unit, rounded down.

@@ -1,23 +1,51 @@
 //! What a task is doing, or why it is not moving, with the next command to type (CL-8).
 
 use plica_kernel::id::TaskId;
-use plica_kernel::row::Status;
+use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
-use super::span;
 use super::text::{clean, cut};
+use super::{counted, span};
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
 /// Characters of a call's arguments.
 const ARGS_CHARS: usize = 200;
 
-/// A few lines about a task; `state` is its state, `workers` those that are alive, `now` the
-/// store's time.
-pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String {
+/// Who may work on a task.
+pub struct Attendance<'a> {
+    /// The workers that are alive.
+    pub workers: &'a [WorkerRow],
+    /// Whether the process of the task's holder is known to be gone.
+    pub holder_is_gone: bool,
+}
+
+/// What is known of a task whose log cannot be read.
+pub fn show_row(row: &Row) -> String {
+    let mut text = format!(
+        "task {}\nagent {}\ngoal {}\nstatus {}\n",
+        row.id,
+        clean(&row.facts.agent),
+        cut(&row.facts.goal, GOAL_CHARS),
+        row.projection.status,
+    );
+    if let Some(blocked) = &row.blocked {
+        text.push_str(&blocked_line(row, blocked));
+        text.push('\n');
+    }
+    text
+}
+
+fn blocked_line(row: &Row, blocked: &Blocked) -> String {
+    let id = &row.id;
+    format!("blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on")
+}
+
+/// A few lines about a task; `state` is its state, `now` the store's time.
+pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp) -> String {
     let governance = state.governance();
     let spent = governance.spent();
     let mut text = format!(
@@ -26,7 +54,7 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
         clean(state.agent()),
         cut(&row.facts.goal, GOAL_CHARS),
         state.status(),
-        why(row, state, workers, now),
+        why(row, state, attendance, now),
     );
     text.push_str(&format!(
         "events {}, created {}, last event {} ago\n",
@@ -35,10 +63,10 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
         span(now.millis_since(state.head().at)),
     ));
     text.push_str(&format!(
-        "spent {} steps, {} calls, {} tokens, {} working",
-        spent.steps,
-        governance.tool_calls,
-        spent.tokens,
+        "spent {}, {}, {}, {} working",
+        counted(spent.steps, "step"),
+        counted(governance.tool_calls, "call"),
+        counted(spent.tokens, "token"),
         span(spent.wall_ms),
     ));
     if spent.nano_usd > 0 {
@@ -49,18 +77,23 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
 }
 
 /// What it is doing, or why it is not moving.
-fn why(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String {
+fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp) -> String {
     let id = &row.id;
     if let Some(blocked) = &row.blocked {
-        return format!(
-            "blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on"
-        );
+        return blocked_line(row, blocked);
     }
     if let (Some(holder), Some(until)) = (&row.holder, row.lease_until)
         && until > now
     {
         let since = row.acquired_at.map_or_else(String::new, |at| format!(" since {} ago", span(now.millis_since(at))));
-        return format!("held by worker {}{since}: {}", clean(holder.id.as_str()), doing(state));
+        let holder = clean(holder.id.as_str());
+        if attendance.holder_is_gone {
+            return format!(
+                "held by worker {holder}{since}, whose process is gone: the next worker takes it over at once, \
+                 `plica worker --until-idle` is one"
+            );
+        }
+        return format!("held by worker {holder}{since}: {}", doing(state));
     }
     match state.status() {
         Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
@@ -69,7 +102,7 @@ fn why(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String
         Status::Waiting => format!("waits for {}", ways_to_wake(id, state, now).join("\n  or for ")),
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
-            None if workers.is_empty() => {
+            None if attendance.workers.is_empty() => {
                 "claimable, and no worker is alive; `plica worker --until-idle` works on it".to_owned()
             }
             None => "claimable: the next free worker takes it".to_owned(),
@@ -88,7 +121,7 @@ fn doing(state: &Task) -> String {
             Some(due) => format!("waiting until {due} to ask the model again"),
             None => "asking the model".to_owned(),
         },
-        _ if calls > 0 => format!("running {calls} calls"),
+        _ if calls > 0 => format!("running {}", counted(calls as u64, "call")),
         _ => "between steps".to_owned(),
     }
 }

@@ -20,7 +20,11 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
                 row.id, row.id
             )));
         }
-        eprintln!("plica: task {} can be claimed again", row.id);
+        if arguments.json {
+            print(&json_line(&json!({ "task": row.id.as_str(), "unblocked": true })))?;
+        } else {
+            eprintln!("plica: task {} can be claimed again; `plica worker --until-idle` works on it", row.id);
+        }
         return Ok(0);
     }
     let store = client.store();

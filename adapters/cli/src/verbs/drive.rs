@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_engine::{Client, Stop};
-use plica_kernel::body::Body;
-use plica_kernel::decode::decode;
 use plica_kernel::envelope::write_line;
 use plica_kernel::event::{Failure, Payload};
 use plica_kernel::id::{Seq, TaskId};
@@ -17,10 +15,15 @@ use crate::compose::{self, LEASE, Work};
 use crate::fault::{Fault, WAITING};
 use crate::render;
 
-/// How a task is driven.
-pub struct Driven {
-    /// Print each committed event instead of the answer.
-    pub json: bool,
+/// What of a task that is driven goes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The answer of the turn.
+    Answer,
+    /// Each committed event.
+    Events,
+    /// Nothing: the caller prints.
+    Nothing,
 }
 
 /// Events read at once.
@@ -29,26 +32,29 @@ const PAGE: usize = 500;
 const FOLLOW: Duration = Duration::from_secs(1);
 
 /// Drives `task` until it is over or waits for someone; prints its answer, or its events.
-pub async fn drive(client: &Client, task: &TaskId, how: Driven) -> Result<u8, Fault> {
+pub async fn drive(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fault> {
     let (ended, follow_until) = watch::channel(false);
-    let follower = how.json.then(|| tokio::spawn(follow(client.clone(), task.clone(), follow_until)));
+    let follow = || tokio::spawn(follow(client.clone(), task.clone(), follow_until));
+    let follower = (shown == Shown::Events).then(follow);
     let worked = work(client, task).await;
     let _ = ended.send(true);
     if let Some(follower) = follower {
         match follower.await {
-            Ok(followed) => followed?,
+            // The task is driven whether or not somebody looks on.
+            Ok(Ok(()) | Err(Fault::ReaderGone)) => {}
+            Ok(Err(fault)) => return Err(fault),
             Err(error) => return Err(Fault::Config(format!("the events could not be followed: {error}"))),
         }
     }
     worked?;
-    conclude(client, task, how.json).await
+    conclude(client, task, shown).await
 }
 
 /// Works on the task alone; Ctrl-C interrupts its turn, a second one stops at once (CL-7).
 async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let host = compose::host(store_of(client)).build();
     let work = Work { queues: Vec::new(), lease: LEASE, concurrency: 1, until_idle: false, only: Some(task.clone()) };
-    let worker = compose::worker(Arc::clone(&host), work);
+    let worker = compose::worker(Arc::clone(&host), compose::identity(), work);
     let stop = Stop::new();
     let mut interrupted = false;
     let run = worker.run(stop.clone());
@@ -102,38 +108,39 @@ async fn follow(client: Client, task: TaskId, mut until: watch::Receiver<bool>) 
 }
 
 /// Says what came of it: the answer on standard output, anything else on standard error.
-async fn conclude(client: &Client, task: &TaskId, json: bool) -> Result<u8, Fault> {
+async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fault> {
     let row = client.row(task).await?;
     if let Some(blocked) = &row.blocked {
         return Err(Fault::Config(format!(
             "task {task} is blocked: {blocked}; `plica verify {task}` says more, `plica doctor --unblock {task}` lets it go on"
         )));
     }
-    let last = client.events(task, row.projection.seq, 1).await?;
-    let payload = last.first().and_then(|stored| decode(&stored.body, &stored.hash).ok()).map(|event| event.payload);
-    match (row.projection.status, payload) {
-        (Status::Completed, Some(Payload::TaskCompleted(completed))) => {
-            answer(client, task, &completed.answer, json).await?;
-            Ok(0)
+    if shown == Shown::Answer
+        && let Some(text) = client.answer(task).await?
+    {
+        match print(format!("{text}\n").as_bytes()) {
+            // What came of the task is what counts, whoever reads it.
+            Ok(()) | Err(Fault::ReaderGone) => {}
+            Err(fault) => return Err(fault),
         }
-        (Status::Completed, _) => Ok(0),
-        (Status::Failed, payload) => {
-            let failure = match payload {
-                Some(Payload::TaskFailed(failed)) => Some(Failure { detail: failed.detail, reason: failed.reason }),
-                _ => None,
-            };
+    }
+    let failure = match client.ended_by(task).await? {
+        Some(Payload::TaskFailed(failed)) => Some(Failure { detail: failed.detail, reason: failed.reason }),
+        Some(Payload::TaskSuspended(suspended)) => suspended.failure,
+        _ => None,
+    };
+    match row.projection.status {
+        Status::Completed => Ok(0),
+        Status::Failed => {
             eprintln!("plica: task {task} failed{}; see `plica events {task}`", words(failure.as_ref()));
             Ok(1)
         }
-        (Status::Cancelled, _) => {
+        Status::Cancelled => {
             eprintln!("plica: task {task} was cancelled");
             Ok(1)
         }
-        (Status::Waiting, Some(Payload::TaskSuspended(suspended))) => {
-            if let Some(body) = &suspended.answer {
-                answer(client, task, body, json).await?;
-            }
-            if let Some(failure) = &suspended.failure {
+        Status::Waiting => {
+            if let Some(failure) = &failure {
                 eprintln!("plica: the turn failed{}", words(Some(failure)));
             }
             let state = client.state(task, None, false).await?;
@@ -141,19 +148,11 @@ async fn conclude(client: &Client, task: &TaskId, json: bool) -> Result<u8, Faul
             eprintln!("plica: task {task} waits for {}", ways.join("\n  or for "));
             Ok(WAITING)
         }
-        (Status::Waiting | Status::Ready | Status::Running, _) => {
+        Status::Ready | Status::Running => {
             eprintln!("plica: task {task} is {}; `plica show {task}` says more", row.projection.status);
             Ok(WAITING)
         }
     }
-}
-
-async fn answer(client: &Client, task: &TaskId, body: &Body, json: bool) -> Result<(), Fault> {
-    if json {
-        return Ok(());
-    }
-    let text = client.text(task, body).await?;
-    print(format!("{text}\n").as_bytes())
 }
 
 fn words(failure: Option<&Failure>) -> String {

@@ -59,15 +59,26 @@ async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
             .await?
             .ok_or_else(|| Fault::Usage("there is no task yet; `plica submit` or `plica run` creates one".into()));
     }
+    // An empty name begins every id: most likely a variable that was not set.
+    if name.is_empty() {
+        return Err(no_task("\"\""));
+    }
     let mut found = client.find(name).await?;
     match found.len() {
-        0 => Err(Fault::Usage(format!("no task {name}; `plica list` shows the tasks"))),
+        0 => Err(no_task(name)),
         1 => Ok(found.remove(0)),
         _ => {
             let ids: Vec<String> = found.iter().map(|row| format!("  {}", row.id)).collect();
-            Err(Fault::Usage(format!("{name} is the beginning of several ids; give more of it:\n{}", ids.join("\n"))))
+            Err(Fault::Usage(format!(
+                "{name} is the beginning of several ids; give more of it (`plica list` shows what they are):\n{}",
+                ids.join("\n")
+            )))
         }
     }
+}
+
+fn no_task(name: &str) -> Fault {
+    Fault::Usage(format!("no task {name}; `plica list` shows the tasks"))
 }
 
 /// Reads a text argument, and says so when bytes were replaced in it (EV-6).
@@ -81,14 +92,14 @@ fn read_text(text: Text) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// Writes to standard output; a reader that went away ends the output and is no error.
+/// Writes to standard output. A reader that went away has had enough, which ends the verb and
+/// is no error.
 fn print(bytes: &[u8]) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fault::Config(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Fault::ReaderGone),
+        Err(error) => Err(Fault::Config(format!("standard output: {error}"))),
     }
 }
 

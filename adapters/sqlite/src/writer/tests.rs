@@ -1,6 +1,7 @@
 //! How a batch ends, by requests made for it.
 
 use super::*;
+use crate::time::Time;
 
 type Answer = oneshot::Receiver<Result<i64, Lost<StoreError>>>;
 
@@ -13,7 +14,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let place = Arc::new(Place::new(folder.path().join("plica.db"), false));
+        let place = Arc::new(Place::new(folder.path().join("plica.db"), false, Time::of_the_machine()));
         let pulse = Arc::new(Pulse::new(Arc::clone(&place)));
         let (jobs, queue) = mpsc::channel(1);
         let mut writer = Loop { place, pulse, queue, opened: None, flushing: true };
@@ -131,9 +132,10 @@ fn st_2_what_need_not_be_flushed_is_not() {
 #[test]
 fn st_6_the_time_is_taken_under_the_lock() {
     let mut world = World::new();
-    let asked = now();
+    let time = world.writer.place.time.clone();
+    let asked = time.now();
     let (reply, mut answer) = oneshot::channel();
-    let work = move |tx: &Tx<'_>| -> Result<bool, Fail<StoreError>> { Ok(tx.now >= asked && tx.now <= now()) };
+    let work = move |tx: &Tx<'_>| -> Result<bool, Fail<StoreError>> { Ok(tx.now >= asked && tx.now <= time.now()) };
     world.writer.serve(vec![Box::new(Request { kind: Kind::Creates, work, verdict: None, reply })]);
     assert!(matches!(answer.try_recv(), Ok(Ok(true))));
 }

@@ -64,7 +64,7 @@ fn dedup(text: &str, draft: &Draft) -> Result<DedupKey, RecordError> {
 /// A suspend and an end take a snapshot when 16 or more events came since the last (SN-3).
 fn snapshot_if_due(draft: &mut Draft) -> Result<(), RecordError> {
     let last = draft.task().governance().snapshot.unwrap_or_default();
-    if draft.task().head().seq.0 - last.0 >= SNAPSHOT_EVENTS_MIN { draft.snapshot() } else { Ok(()) }
+    if draft.task().head().seq.0.saturating_sub(last.0) >= SNAPSHOT_EVENTS_MIN { draft.snapshot() } else { Ok(()) }
 }
 
 /// What calls that are open wait for (section 11 of the design).

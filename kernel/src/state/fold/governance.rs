@@ -104,8 +104,8 @@ fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
     }
 }
 
-/// Nothing pending outlives a turn that was stopped.
-fn lapse(state: &mut GovernanceState) {
+/// Nothing pending outlives a turn that was stopped, or an attempt that became dead.
+pub(super) fn lapse(state: &mut GovernanceState) {
     state.approvals.clear();
     state.questions.clear();
 }
@@ -116,6 +116,13 @@ pub(super) fn branch(state: &mut GovernanceState) {
     state.actions.clear();
     state.generation += 1;
     state.resume = 0;
+}
+
+/// A fork's log has seqs of its own: places in the ancestor's log mean nothing in it.
+pub(super) fn forget_places(state: &mut GovernanceState) {
+    state.decision = None;
+    state.plan = None;
+    state.snapshot = None;
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

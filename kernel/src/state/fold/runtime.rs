@@ -133,8 +133,9 @@ fn finish_request(state: &mut RuntimeState, finished: &LLMRequestFinished) {
             state.phase = Phase::Compose;
         }
         RequestStatus::Error => {
-            if let (Phase::Request(request), Some(error)) = (&mut state.phase, &finished.error) {
-                request.failed = Some(alloc::format!("{}: {}", error.kind, error.message));
+            if let Phase::Request(request) = &mut state.phase {
+                let said = finished.error.as_ref().map(|error| alloc::format!("{}: {}", error.kind, error.message));
+                request.failed = Some(said.unwrap_or_else(|| "the provider said nothing".to_string()));
             }
         }
         RequestStatus::Interrupted => state.interruptions += 1,
