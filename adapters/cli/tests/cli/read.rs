@@ -164,7 +164,7 @@ fn cl_1_every_verb_speaks_json() {
         let lines = world.plica(&[verb, &["--json"]].concat()).exits(0).lines();
         assert!(!lines.is_empty() && lines.iter().all(Value::is_object), "{verb:?}");
     }
-    let cancelled = world.plica(&["cancel", &task, "--json"]).exits(1).json();
+    let cancelled = world.plica(&["cancel", &task, "--json"]).exits(0).json();
     assert_eq!(cancelled["status"], "cancelled");
     assert!(!world.plica(&["run", "--json", "--agent", agent, "Hello."]).exits(3).lines().is_empty());
 }
@@ -180,6 +180,23 @@ fn cl_1_messages_are_said_in_order_for_programs_too() {
     assert_eq!(said[0]["origin"], "human");
     assert_eq!((said[2]["text"].as_str(), said[2]["status"].as_str()), (Some("hi\n"), Some("ok")));
     assert_eq!(said[1]["calls"][0]["tool"], "Bash");
+}
+
+#[test]
+fn cl_1_every_verb_has_a_man_page() {
+    let world = World::new();
+    let folder = world.path("work");
+    world.plica(&["man", text(&folder)]).exits(0);
+    let help = world.plica(&["--help"]).exits(0).text();
+    let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.contains(&"run") && verbs.contains(&"doctor"), "{verbs:?}");
+    for verb in verbs.iter().filter(|verb| **verb != "help") {
+        let page = fs::read_to_string(folder.join(format!("plica-{verb}.1"))).expect("a page");
+        assert!(page.contains("Example"), "the page of {verb} has an example");
+    }
+    assert!(folder.join("plica.1").is_file());
+    world.plica(&["man", "nowhere/at/all"]).exits(4).says(&["nowhere/at/all"]);
 }
 
 /// Text that a model or person wrote cannot act on a terminal, and nothing is coloured where
