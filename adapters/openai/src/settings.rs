@@ -257,7 +257,10 @@ fn header(option: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderSo
         return Ok((header, HeaderSource::Variable(variable(option, name)?)));
     }
     if SECRET_MARKS.iter().any(|mark| header.as_str().contains(mark)) {
-        return Err(wrong(option, "it looks like a key or password; write \"env:VARIABLE\" to read it from a variable"));
+        return Err(wrong(
+            option,
+            "it looks like a key or password; write \"env:VARIABLE\" to read it from a variable",
+        ));
     }
     let value = HeaderValue::from_str(value).map_err(|_| wrong(option, "no header can have such a value"))?;
     Ok((header, HeaderSource::Literal(value)))
