@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
-use crate::limits::{EVENT_KIND_BYTES_MAX, WAIT_SECONDS_MAX};
+use crate::limits::WAIT_SECONDS_MAX;
 use crate::state::{ActionKind, OpenAction};
 use crate::time::Timestamp;
 
@@ -96,8 +96,8 @@ impl CallPlan {
             Self::Todo { .. } => entry("TodoWrite", &None),
             Self::Wait { event, seconds } => {
                 let due = seconds.map(|seconds| now.plus_millis(seconds.min(WAIT_SECONDS_MAX) * 1000));
-                let event = event.as_ref().map(|event| clip(event, EVENT_KIND_BYTES_MAX));
-                CallEntry { wait: Some(WaitFor { due, event }), ..entry("Wait", &None) }
+                // Never cut: a wait for another kind would wait for ever.
+                CallEntry { wait: Some(WaitFor { due, event: event.clone() }), ..entry("Wait", &None) }
             }
         }
     }
@@ -207,7 +207,8 @@ fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), Reco
     let goal = Body::text(&spawn.goal, draft.blobs());
     let spawned = SubtaskSpawned {
         agent: created.agent.clone(),
-        any: spawn.any,
+        // A call that is answered at once waits for no first result.
+        any: spawn.any && !created.background,
         background: created.background,
         budget: created.budget,
         call,
