@@ -391,8 +391,11 @@ impl Client {
     /// Sends a message.
     ///
     /// # Errors
-    /// As [`Self::deliver`].
+    /// As [`Self::deliver`], and when the conversation is closed.
     pub async fn send(&self, task: &TaskId, actor: &str, text: impl Into<String>) -> Result<Delivered, ClientError> {
+        if self.row(task).await?.projection.closed {
+            return Err(ClientError::Closed(task.clone()));
+        }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
     }
 

@@ -385,7 +385,8 @@ impl Step<'_> {
                 Committed::Lost(_) | Committed::Refused(_) => {}
             }
         }
-        self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+        // A claim that came to nothing, which counts towards poison (ST-18).
+        self.drive.release(None).await;
         Turned::End(Ended::HandedBack)
     }
 
@@ -406,7 +407,7 @@ impl Step<'_> {
         for item in &mut self.items {
             if let Item::Child { answer, child, .. } = &mut item.item
                 && matches!(answer, Body::Ref(_))
-                && self.task.governance().children().any(|(_, open)| open.background && open.child == *child)
+                && self.task.governance().children().any(|(_, open)| open.child == *child && (open.background || open.any))
                 && let Ok(text) = text_of(answer, content).await
             {
                 *answer = Body::Inline(text);
@@ -418,11 +419,16 @@ impl Step<'_> {
     /// its outcome.
     async fn stop_for_people(&mut self) {
         let stopped = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. } | Item::Interrupt { .. }));
-        if stopped && !self.flight.seqs.is_empty() {
+        if !stopped || self.flight.seqs.is_empty() {
+            return;
+        }
+        if self.task.governance().model_action().is_some() {
+            // Nobody waits for a reply that nobody will read.
+            self.pending.extend(self.flight.take_ready());
+            self.flight.abort();
+        } else {
             let ended = self.flight.wind_down(&self.drive.host).await;
-            let known =
-                |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
-            self.pending.extend(ended.into_iter().filter(known));
+            self.pending.extend(ended);
         }
     }
 
