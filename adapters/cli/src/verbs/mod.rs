@@ -11,6 +11,7 @@ mod show;
 mod steer;
 mod submit;
 mod verify;
+mod ways;
 mod worker;
 
 use std::io::{self, Write};

@@ -16,9 +16,6 @@ use crate::fault::Fault;
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
-    if row.projection.closed {
-        return Err(Fault::Usage(format!("task {} is closed; `plica reopen {}` opens it", row.id, row.id)));
-    }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
     go_on(client, &row, arguments.detach, arguments.json).await
