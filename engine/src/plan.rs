@@ -14,7 +14,7 @@ use crate::act::millis;
 use crate::govern::Rules;
 use crate::host::Host;
 use crate::setup::Setup;
-use crate::steering::{self, is_steering};
+use crate::steering::{self, SPAWNING_TOOL, is_steering};
 
 /// The plan of every call of a reply, up to the 32nd.
 pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
@@ -44,7 +44,18 @@ impl Planner<'_> {
         if listed && is_steering(name) {
             return match self.rule(name, None, args, true) {
                 Ruling::Deny { reason } => deny(format!("denied: {reason}")),
-                // Nothing outside changes, so nobody is asked.
+                // A spawn may be asked about; what only steers the task itself changes nothing outside.
+                Ruling::Ask { expires_after, rule } if name == SPAWNING_TOOL => {
+                    match steering::plan(self.setup, self.task, name, args) {
+                        Ok(_) => CallPlan::Ask {
+                            args: args.to_owned(),
+                            expires_ms: expires_after.map(millis),
+                            rule,
+                            tool: name.to_owned(),
+                        },
+                        Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
+                    }
+                }
                 Ruling::Allow { .. } | Ruling::Ask { .. } => match steering::plan(self.setup, self.task, name, args) {
                     Ok(CallPlan::Wait { event: Some(kind), .. }) if !waits.admit(&kind) => {
                         deny("too many waits in one reply".into())

@@ -1,6 +1,7 @@
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
+use super::record::Spawn;
 use crate::event::{Failure, FailureReason};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
@@ -18,6 +19,9 @@ pub struct Inputs {
     pub items: Vec<InboxItem>,
     /// The claim that asks: open actions of another are orphans.
     pub run: RunId,
+    /// What calls come to that people approved and that spawn a child; the error is told to the
+    /// model.
+    pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
     /// Whether the worker is to stop: nothing new is begun.
     pub stopping: bool,
     /// Why the definition cannot be used: whatever would need it fails the turn.

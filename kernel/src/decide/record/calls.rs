@@ -18,6 +18,9 @@ use crate::limits::WAIT_SECONDS_MAX;
 use crate::state::{ActionKind, OpenAction};
 use crate::time::Timestamp;
 
+/// The tool that spawns children.
+pub(super) const SPAWNING_TOOL: &str = "Task";
+
 /// What a call that the model asks for comes to.
 #[derive(Debug, Clone)]
 pub enum CallPlan {
@@ -92,7 +95,7 @@ impl CallPlan {
             Self::Start { rule, tool, .. } | Self::Ask { rule, tool, .. } => entry(tool, rule),
             Self::Deny { tool, .. } => entry(tool, &None),
             Self::Question(_) => entry("AskUser", &None),
-            Self::Spawn(_) => entry("Task", &None),
+            Self::Spawn(_) => entry(SPAWNING_TOOL, &None),
             Self::Todo { .. } => entry("TodoWrite", &None),
             Self::Wait { event, seconds } => {
                 let due = seconds.map(|seconds| now.plus_millis(seconds.min(WAIT_SECONDS_MAX) * 1000));
@@ -197,7 +200,7 @@ pub(in crate::decide) fn start_call(
 }
 
 /// Creates a child in the same append as its spawn (WA-5).
-fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
+pub(super) fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
     let parent = draft.task();
     let child = parent.id().child(call, 1);
     let mut created = spawn.created;

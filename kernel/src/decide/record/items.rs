@@ -2,10 +2,10 @@
 
 use alloc::{string::String, vec};
 
-use super::calls::{CallOutcome, deny_call, finish_call, start_call};
+use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Stamp, clip};
-use crate::decide::next::came_too_late;
+use crate::decide::next::{Inputs, came_too_late};
 use crate::envelope::Origin;
 use crate::event::{
     ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateKind,
@@ -55,15 +55,17 @@ pub(in crate::decide) fn wake(draft: &mut Draft, mut woken: Woken, items: &[Inbo
 }
 
 /// Takes an item that answers something that is pending.
-pub(in crate::decide) fn take(draft: &mut Draft, position: Position, items: &[InboxItem]) -> Result<(), RecordError> {
-    let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &Inputs) -> Result<(), RecordError> {
+    let item = inputs.items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     match &item.item {
         late if came_too_late(draft.task(), late) => keep_late_answer(draft, item)?,
         Item::Answer { call, text } => {
             let answer = Body::text(text, draft.blobs());
             draft.push(&item.actor, Origin::System, None, QuestionAnswered { answer, call: *call })?;
         }
-        Item::Verdict { call, reason, verdict } => rule(draft, &item.actor, *call, reason.as_deref(), *verdict)?,
+        Item::Verdict { call, reason, verdict } => {
+            rule(draft, &item.actor, *call, (*verdict, reason.as_deref()), inputs)?;
+        }
         Item::Child { .. } => complete_child(draft, item)?,
         Item::Evidence { .. } => judge_evidence(draft, item)?,
         Item::Close { reason } => {
@@ -120,8 +122,8 @@ pub(in crate::decide) fn rule(
     draft: &mut Draft,
     actor: &str,
     call: CallId,
-    reason: Option<&str>,
-    verdict: ApprovalVerdict,
+    (verdict, reason): (ApprovalVerdict, Option<&str>),
+    inputs: &Inputs,
 ) -> Result<(), RecordError> {
     let approval = draft.task().governance().approvals.get(&call).cloned();
     let approval = approval.ok_or_else(|| draft.misplaced("no such approval is pending"))?;
@@ -129,6 +131,11 @@ pub(in crate::decide) fn rule(
     let resolved = ApprovalResolved { call, digest: approval.digest, reason: body, verdict };
     draft.push(actor, Origin::System, None, resolved)?;
     match verdict {
+        ApprovalVerdict::Approve if approval.tool == SPAWNING_TOOL => match inputs.spawns.get(&call) {
+            Some(Ok(spawn)) => spawn_child(draft, call, spawn.clone()),
+            Some(Err(why)) => deny_call(draft, call, &approval.tool, why),
+            None => deny_call(draft, call, &approval.tool, "approved, but subtasks cannot be spawned here"),
+        },
         ApprovalVerdict::Approve => start_call(draft, call, &approval.tool, 1, approval.args),
         ApprovalVerdict::Deny => {
             let told = reason
