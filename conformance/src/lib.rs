@@ -34,6 +34,7 @@ pub mod fault;
 pub mod faults;
 pub mod layer;
 mod log;
+pub mod model;
 pub mod sim;
 pub mod store;
 mod subject;

@@ -1,23 +1,22 @@
 //! Which concrete thing is plugged in where: the only place that chooses.
 
+mod models;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcetera::BaseStrategy;
-use plica_engine::{Host, HostBuilder, ModelSource, ModelSourceError, Worker, WorkerOptions};
+use plica_engine::{Host, HostBuilder, Worker, WorkerOptions};
 use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_memory::MemoryStore;
+use plica_ports::Store;
 use plica_ports::store::{ProcessIdentity, Worker as Identity};
-use plica_ports::{ContentStore, Model, ModelChoice, Store};
-use plica_script::ScriptModel;
 use plica_sqlite::{OpenOptions, SqliteStore};
 
+use self::models::Models;
+pub use self::models::{Reach, providers, reach};
 use crate::fault::{Fault, STORE_HINT};
-
-/// The model providers of this build.
-pub const PROVIDERS: &[&str] = &["script"];
 
 /// The store that `--store` or `PLICA_STORE` names, else a file in the user's data folder
 /// (CL-3). Opening creates nothing.
@@ -48,32 +47,7 @@ pub fn tool_names() -> Vec<String> {
 
 /// A host on `store` with every adapter of this build.
 pub fn host(store: Arc<dyn Store>) -> HostBuilder {
-    Host::builder(store, Arc::new(Models)).tools(plica_tools::all())
-}
-
-/// The models of this build.
-struct Models;
-
-#[async_trait]
-impl ModelSource for Models {
-    async fn model(
-        &self,
-        choice: &ModelChoice,
-        content: &dyn ContentStore,
-    ) -> Result<Arc<dyn Model>, ModelSourceError> {
-        if choice.provider != "script" {
-            return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
-        }
-        let unusable = |reason: String| ModelSourceError::Unusable {
-            provider: choice.provider.clone(),
-            name: choice.name.clone(),
-            reason,
-        };
-        let script = choice.script.as_ref().ok_or_else(|| unusable("the definition cites no script".into()))?;
-        let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
-        let model = ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
-        Ok(Arc::new(model))
-    }
+    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all())
 }
 
 /// What a worker of this process is to do.

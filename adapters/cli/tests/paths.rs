@@ -58,7 +58,7 @@ fn every_path_that_the_maps_name_exists() {
     }
 }
 
-/// The table of operations names the test that cuts each, and the file it is in.
+/// PR-6: the table of operations names the test that cuts each, and the file it is in.
 #[test]
 fn every_test_that_the_table_of_operations_names_is_there() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");

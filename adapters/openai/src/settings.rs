@@ -7,6 +7,8 @@ use plica_kernel::canonical::INTEGER_MAX;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::preset::{COMPATIBLE, Preset, ThinkingMember};
 
@@ -168,6 +170,14 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether something listens where requests would go, as far as this machine can tell
+    /// within `patience` and without a proxy. Nothing is sent.
+    pub async fn is_listening(&self, patience: Duration) -> bool {
+        let (Some(host), Some(port)) = (self.url.host_str(), self.url.port_or_known_default()) else { return false };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        timeout(patience, TcpStream::connect((host, port))).await.is_ok_and(|connected| connected.is_ok())
+    }
+
     /// The host and port that requests go to, for messages.
     pub(crate) fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
@@ -247,7 +257,7 @@ fn header(option: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderSo
         return Ok((header, HeaderSource::Variable(variable(option, name)?)));
     }
     if SECRET_MARKS.iter().any(|mark| header.as_str().contains(mark)) {
-        return Err(wrong(option, "it looks like a secret; write \"env:VARIABLE\" to read it from a variable"));
+        return Err(wrong(option, "it looks like a key or password; write \"env:VARIABLE\" to read it from a variable"));
     }
     let value = HeaderValue::from_str(value).map_err(|_| wrong(option, "no header can have such a value"))?;
     Ok((header, HeaderSource::Literal(value)))

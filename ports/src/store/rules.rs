@@ -174,8 +174,11 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
         return standing.lease_until;
     }
     match standing.status {
-        Status::Ready | Status::Running | Status::Waiting if standing.woken => Some(now),
+        // What was due before keeps its place.
+        Status::Ready | Status::Running if standing.woken => Some(standing.not_before.map_or(now, |time| time.min(now))),
         Status::Ready | Status::Running => Some(standing.not_before.unwrap_or(now)),
+        // A timer that went off before keeps its place.
+        Status::Waiting if standing.woken => Some(standing.wake_at.map_or(now, |time| time.min(now))),
         Status::Waiting => standing.wake_at,
         Status::Completed | Status::Failed | Status::Cancelled => standing.woken.then_some(now),
     }

@@ -161,6 +161,9 @@ Examples:
   plica doctor
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
+    /// Write a man page for each verb
+    #[command(hide = true, after_help = "Example:\n  plica man /usr/local/share/man/man1")]
+    Man(Man),
 }
 
 /// Arguments of `run`.
@@ -438,6 +441,14 @@ pub struct Doctor {
     /// Print the findings as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder that the pages go to
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// A parser that knows the names it takes, so help lists them and a typing error gets a hint.

@@ -4,6 +4,7 @@ mod doctor;
 mod drive;
 mod events;
 mod list;
+mod man;
 mod messages;
 mod people;
 mod run;
@@ -50,6 +51,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Deny(ruling) => people::rule(&client, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
+        Verb::Man(man) => man::man(&man),
     }
 }
 

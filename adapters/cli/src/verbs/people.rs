@@ -48,8 +48,14 @@ fn the_one(
         (_, []) => {
             Err(Fault::Usage(format!("task {task} has no {what} pending; `plica show {task}` says what it waits for")))
         }
-        (Some(call), _) => Err(Fault::Usage(format!("task {task} has no {what} {call} pending; pending: {}", list()))),
-        (None, _) => Err(Fault::Usage(format!("task {task} has several pending; name one with {flag}: {}", list()))),
+        (Some(call), _) => Err(Fault::Usage(format!(
+            "task {task} has no {what} {call} pending, but {}; `plica show {task}` says what they are",
+            list()
+        ))),
+        (None, _) => Err(Fault::Usage(format!(
+            "task {task} has several pending; name one with {flag}: {}; `plica show {task}` says what they are",
+            list()
+        ))),
     }
 }
 

@@ -36,12 +36,13 @@ pub fn prepare(file: &Path, goal: String) -> Result<Submission, Fault> {
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     let Agent { definition, blobs } =
         AgentReader::new(&tools, &here).read(file).map_err(|error| Fault::Config(error.to_string()))?;
-    if !compose::PROVIDERS.contains(&definition.model.provider.as_str()) {
+    let providers = compose::providers();
+    if !providers.contains(&definition.model.provider.as_str()) {
         return Err(Fault::Config(format!(
             "{}: no adapter for model provider {:?} in this build; there is: {}",
             file.display(),
             definition.model.provider,
-            compose::PROVIDERS.join(", ")
+            providers.join(", ")
         )));
     }
     Ok(Submission { actor: compose::actor(), blobs, ..Submission::new(definition, goal) })

@@ -14,7 +14,7 @@ const ON_A_TASK: &[&[&str]] =
 fn on(verb: &[&str], task: &str) -> Vec<String> {
     let mut args: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
     args.push(task.to_owned());
-    if verb[0] == "send" {
+    if ["send", "answer"].contains(&verb[0]) {
         args.push("hello".into());
     }
     args
@@ -188,6 +188,11 @@ fn cl_2_what_does_not_apply_is_usage_and_says_what_does() {
         &["doctor", "--unblock", "@last"],
         &["send", "@last", "more"],
         &["cancel", "@last"],
+        &["interrupt", "@last"],
+        &["approve", "@last"],
+        &["deny", "@last", "--call", "7.0"],
+        &["answer", "@last", "yes"],
+        &["signal", "@last", "--kind", "deploy.done"],
     ] {
         let refusal = world.plica(args).exits(2);
         world.next_commands_work(&refusal);

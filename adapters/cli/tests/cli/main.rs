@@ -3,6 +3,7 @@
 mod bad_input;
 mod damage;
 mod kill;
+mod model;
 mod read;
 mod steer;
 mod work;

@@ -182,6 +182,23 @@ fn cl_1_messages_are_said_in_order_for_programs_too() {
     assert_eq!(said[1]["calls"][0]["tool"], "Bash");
 }
 
+#[test]
+fn cl_1_every_verb_has_a_man_page() {
+    let world = World::new();
+    let folder = world.path("work");
+    world.plica(&["man", text(&folder)]).exits(0);
+    let help = world.plica(&["--help"]).exits(0).text();
+    let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs: Vec<&str> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.contains(&"run") && verbs.contains(&"doctor"), "{verbs:?}");
+    for verb in verbs.iter().filter(|verb| **verb != "help") {
+        let page = fs::read_to_string(folder.join(format!("plica-{verb}.1"))).expect("a page");
+        assert!(page.contains("Example"), "the page of {verb} has an example");
+    }
+    assert!(folder.join("plica.1").is_file());
+    world.plica(&["man", "nowhere/at/all"]).exits(4).says(&["nowhere/at/all"]);
+}
+
 /// Text that a model or person wrote cannot act on a terminal, and nothing is coloured where
 /// there is none.
 #[test]

@@ -46,6 +46,11 @@ impl Ran {
         Self { code: status.code().unwrap_or(-1), out, err, args }
     }
 
+    /// How this ended.
+    pub fn ended<A: AsRef<std::ffi::OsStr>>(args: &[A], ended: &std::process::Output) -> Self {
+        Self::of(shown(args), ended.status, ended.stdout.clone(), &ended.stderr)
+    }
+
     /// Checks the exit status.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
