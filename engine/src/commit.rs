@@ -15,6 +15,7 @@ use plica_ports::store::{
 use crate::client::new_child;
 use crate::heartbeat::Hold;
 use crate::host::Host;
+use crate::outage::Outage;
 
 /// What became of an append.
 #[derive(Debug)]
@@ -41,22 +42,22 @@ pub(crate) struct Committer<'a> {
     pub(crate) host: &'a Host,
     pub(crate) hold: &'a Arc<Hold>,
     pub(crate) lease: Duration,
-    /// Called after every append that was written.
-    pub(crate) progress: &'a (dyn Fn() + Sync),
+    /// Told of every append that was written, and of every try that the store's silence cost.
+    pub(crate) outage: &'a Outage,
 }
 
 impl Committer<'_> {
     /// Writes a finished draft and makes its state the task's.
     pub(crate) async fn commit(&self, task: &mut Task, drafted: Drafted, seen: Position) -> Committed {
+        let put_at = self.host.clock.monotonic();
         if let Err(lost) = self.put_bodies(&drafted).await {
             return lost;
         }
-        let made_at = self.host.clock.monotonic();
         let batch = self.batch(&drafted, seen);
-        let committed = self.append(&batch, &drafted, made_at).await;
+        let committed = self.append(&batch, &drafted, put_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
-            (self.progress)();
+            self.outage.committed();
             self.observe(&drafted);
         }
         committed
@@ -105,18 +106,19 @@ impl Committer<'_> {
         Ok(())
     }
 
-    async fn append(&self, batch: &Batch, drafted: &Drafted, made_at: Duration) -> Committed {
+    async fn append(&self, batch: &Batch, drafted: &Drafted, mut put_at: Duration) -> Committed {
         let store = &*self.host.store;
         let mut pause = PAUSE_MIN;
         loop {
             if self.hold.lost.is_cancelled() {
                 return Committed::Lost("the claim was lost".into());
             }
-            let age = self.host.clock.monotonic().saturating_sub(made_at);
-            if age > Duration::from_millis(BODY_AGE_MAX_MS)
-                && let Err(lost) = self.put_bodies(drafted).await
-            {
-                return lost;
+            let now = self.host.clock.monotonic();
+            if now.saturating_sub(put_at) > Duration::from_millis(BODY_AGE_MAX_MS) {
+                if let Err(lost) = self.put_bodies(drafted).await {
+                    return lost;
+                }
+                put_at = now;
             }
             match store.append(&self.hold.claim, batch).await {
                 Ok(appended) => return self.written(appended),
@@ -201,7 +203,9 @@ impl Committer<'_> {
     /// Waits before another try while the store is unavailable; gives up once the lease is
     /// over by this worker's own clock (ST-10).
     async fn pause(&self, pause: &mut Duration, why: &str) -> Result<(), Committed> {
-        if self.host.clock.monotonic() >= self.hold.deadline() {
+        let now = self.host.clock.monotonic();
+        self.outage.appends_fail(now, why);
+        if now >= self.hold.deadline() {
             return Err(self.lose(&format!("the store was unavailable until the lease was over: {why}")));
         }
         tracing::warn!(task = %self.hold.claim.task, why, "store unavailable: trying again");

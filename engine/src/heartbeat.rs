@@ -130,6 +130,13 @@ impl Holds {
         Ok(())
     }
 
+    /// Gives up every hold: nothing more is appended under any.
+    pub(crate) fn give_up(&self) {
+        for hold in self.all() {
+            hold.lost.cancel();
+        }
+    }
+
     /// Gives up every hold whose own deadline has passed.
     pub(crate) fn expire(&self, now: Duration) {
         for hold in self.all() {

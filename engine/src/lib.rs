@@ -14,6 +14,7 @@ pub mod govern;
 mod heartbeat;
 mod host;
 mod load;
+mod outage;
 mod plan;
 mod setup;
 mod steering;

@@ -25,6 +25,7 @@ use crate::error::LoadError;
 use crate::heartbeat::Hold;
 use crate::host::Host;
 use crate::load::{LoadOptions, load};
+use crate::outage::Outage;
 use crate::plan::plan_calls;
 use crate::setup::{Setup, SetupError};
 
@@ -54,7 +55,7 @@ pub(crate) struct Drive {
     pub(crate) lease: Duration,
     /// Said when the worker is to stop: nothing new is begun.
     pub(crate) stop: CancellationToken,
-    pub(crate) progress: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) outage: Arc<Outage>,
 }
 
 impl Drive {
@@ -151,7 +152,7 @@ impl Drive {
     }
 
     fn committer(&self) -> Committer<'_> {
-        Committer { host: &self.host, hold: &self.hold, lease: self.lease, progress: &*self.progress }
+        Committer { host: &self.host, hold: &self.hold, lease: self.lease, outage: &self.outage }
     }
 }
 

@@ -1,14 +1,11 @@
 //! The resident worker: claims tasks, drives each, keeps their leases.
 
 use std::collections::BTreeMap;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
-use plica_kernel::limits::{NEWER_VERSION_REST_MS, UNAVAILABLE_MAX_MS};
+use plica_kernel::limits::NEWER_VERSION_REST_MS;
 use plica_kernel::row::Status;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{
@@ -17,10 +14,10 @@ use plica_ports::store::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::millis;
 use crate::error::WorkerError;
 use crate::heartbeat::{Hold, Holds};
 use crate::host::Host;
+use crate::outage::Outage;
 use crate::step::{Drive, Ended};
 
 /// How often held tasks' inboxes are looked at: a cancel reaches its holder within a second.
@@ -110,9 +107,7 @@ struct Running {
     tasks: JoinSet<(TaskId, Ended)>,
     /// Tasks that only a newer version can read, and until when they are left alone.
     left_alone: BTreeMap<TaskId, Duration>,
-    /// Milliseconds on the worker's clock of the last committed append, or of its start.
-    progress: Arc<AtomicU64>,
-    unavailable: Option<String>,
+    outage: Arc<Outage>,
 }
 
 impl Worker {
@@ -132,8 +127,7 @@ impl Worker {
             holds: Arc::new(Holds::default()),
             tasks: JoinSet::new(),
             left_alone: BTreeMap::new(),
-            progress: Arc::new(AtomicU64::new(self.clock_ms())),
-            unavailable: None,
+            outage: Arc::new(Outage::default()),
         };
         self.register().await?;
         let mut heart = JoinSet::new();
@@ -141,6 +135,9 @@ impl Worker {
         let ended = self.work(&mut running, &stop).await;
         // Whatever ended the loop, what is still held is handed back before the heart stops.
         stop.0.cancel();
+        if let Err(WorkerError::Unavailable { .. }) = ended {
+            running.holds.give_up();
+        }
         while running.tasks.join_next().await.is_some() {}
         heart.abort_all();
         if let Err(error) = self.host.store.deregister(&self.options.identity).await {
@@ -165,10 +162,6 @@ impl Worker {
         }
     }
 
-    fn clock_ms(&self) -> u64 {
-        millis(self.host.clock.monotonic())
-    }
-
     async fn work(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
         loop {
             self.reap(running);
@@ -178,12 +171,14 @@ impl Worker {
             match self.claim(running, stop).await {
                 Ok(0) => {}
                 Ok(_) => continue,
-                Err(StoreError::Unavailable(why)) => self.note_unavailable(running, why)?,
-                // Waiting does not mend it: someone must look.
-                Err(unusable) => return Err(unusable.into()),
+                Err(error) => self.put_up_with(running, error)?,
             }
-            if running.tasks.is_empty() && running.unavailable.is_none() && self.is_done(running).await? {
-                return Ok(());
+            if running.tasks.is_empty() && !running.outage.is_out_of_reach() {
+                match self.is_done(running).await {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => {}
+                    Err(error) => self.put_up_with(running, error.into())?,
+                }
             }
             self.wait(running, stop).await?;
         }
@@ -202,14 +197,14 @@ impl Worker {
                 let until = self.host.clock.monotonic() + Duration::from_millis(NEWER_VERSION_REST_MS);
                 running.left_alone.insert(task, until);
             }
-            Ok((_, Ended::Unavailable(why))) => running.unavailable = Some(why),
+            Ok((_, Ended::Unavailable(why))) => running.outage.appends_fail(self.host.clock.monotonic(), &why),
             Ok((_, Ended::HandedBack | Ended::Lost)) => {}
             Err(error) => tracing::error!(%error, "a step broke off: its lease will end the claim"),
         }
     }
 
     /// Claims what there is room for and starts to drive it; says how many.
-    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, StoreError> {
+    async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, ClaimError> {
         let room = self.options.concurrency.saturating_sub(running.tasks.len());
         if room == 0 {
             return Ok(0);
@@ -234,22 +229,19 @@ impl Worker {
                 }
             }
         }
-        running.unavailable = None;
+        running.outage.claims_work();
         Ok(count)
     }
 
-    async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, StoreError> {
+    async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, ClaimError> {
         let sent = self.host.clock.monotonic();
         let claimed = match self.host.store.claim(request).await {
             Ok(claimed) => claimed,
             Err(ClaimError::CommitUnknown(why)) => {
                 tracing::warn!(why, "fate of a claim unknown: asking what is held");
-                self.adopt_own().await.map_err(|error| match error {
-                    ClaimError::CommitUnknown(why) => StoreError::Unavailable(why),
-                    ClaimError::Store(error) => error,
-                })?
+                self.adopt_own().await?
             }
-            Err(ClaimError::Store(error)) => return Err(error),
+            Err(error @ ClaimError::Store(_)) => return Err(error),
         };
         let count = claimed.len();
         for one in claimed {
@@ -288,14 +280,12 @@ impl Worker {
     fn start(&self, running: &mut Running, stop: &Stop, claimed: Claimed, sent: Duration) {
         let hold = Arc::new(Hold::new(&claimed, sent, self.host.clock.monotonic(), self.options.lease));
         running.holds.add(hold.clone());
-        let progress = running.progress.clone();
-        let clock = self.host.clock.clone();
         let drive = Drive {
             host: self.host.clone(),
             hold,
             lease: self.options.lease,
             stop: stop.0.clone(),
-            progress: Arc::new(move || progress.store(millis(clock.monotonic()), Ordering::Release)),
+            outage: running.outage.clone(),
         };
         let holds = running.holds.clone();
         let task = claimed.claim.task.clone();
@@ -308,39 +298,44 @@ impl Worker {
         });
     }
 
-    /// The store cannot be reached: a resident worker goes on trying, any other gives up once
-    /// 30 s have passed without a committed append (ST-10).
-    fn note_unavailable(&self, running: &mut Running, why: String) -> Result<(), WorkerError> {
-        // Said once, and not at every try.
-        if running.unavailable.is_none() {
-            tracing::warn!(why, "the store cannot be reached: trying again");
-        }
-        running.unavailable = Some(why);
-        self.check_patience(running)
+    /// Whether the worker goes on until it is told to stop.
+    fn is_resident(&self) -> bool {
+        !self.options.until_idle && self.options.only.is_none()
     }
 
-    fn check_patience(&self, running: &Running) -> Result<(), WorkerError> {
-        let Some(why) = &running.unavailable else { return Ok(()) };
-        let silent = self.clock_ms().saturating_sub(running.progress.load(Ordering::Acquire));
-        let resident = !self.options.until_idle && self.options.only.is_none();
-        if resident || silent < UNAVAILABLE_MAX_MS {
-            return Ok(());
+    /// Takes note of a store that cannot be reached; whatever else is wrong with it no waiting
+    /// mends.
+    fn put_up_with(&self, running: &Running, error: ClaimError) -> Result<(), WorkerError> {
+        match error {
+            ClaimError::CommitUnknown(why) | ClaimError::Store(StoreError::Unavailable(why)) => {
+                tracing::warn!(why, "the store cannot be reached: trying again");
+                running.outage.claims_fail(self.host.clock.monotonic(), &why);
+                self.check_patience(running)
+            }
+            error @ ClaimError::Store(_) => Err(error.into()),
         }
-        Err(WorkerError::Unavailable { seconds: silent / 1000, last: why.clone() })
+    }
+
+    /// A resident worker goes on trying, any other gives up once 30 s have passed without a
+    /// committed append because the store was unavailable (ST-10).
+    fn check_patience(&self, running: &Running) -> Result<(), WorkerError> {
+        match running.outage.is_too_long() {
+            Some((lasted, last)) if !self.is_resident() => {
+                Err(WorkerError::Unavailable { seconds: lasted.as_secs(), last })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether there is nothing left to do, here or by itself later.
-    async fn is_done(&self, running: &Running) -> Result<bool, WorkerError> {
+    async fn is_done(&self, running: &Running) -> Result<bool, StoreError> {
         if let Some(task) = &self.options.only {
-            return Ok(self.is_at_rest(task).await?);
+            return self.is_at_rest(task).await;
         }
         if !self.options.until_idle {
             return Ok(false);
         }
-        let Outlook { held, next, now } = match self.host.store.outlook(&self.options.queues).await {
-            Err(StoreError::Unavailable(_)) => return Ok(false),
-            outlook => outlook?,
-        };
+        let Outlook { held, next, now } = self.host.store.outlook(&self.options.queues).await?;
         // What is due and was not handed out just now is among the tasks left alone.
         let nothing_to_come = next.is_none_or(|due| due <= now && !running.left_alone.is_empty());
         Ok(held == 0 && nothing_to_come)
@@ -361,16 +356,18 @@ impl Worker {
     /// Waits until a task ended, something may have become claimable, or it is to stop.
     async fn wait(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
         let room = running.tasks.len() < self.options.concurrency;
-        let unavailable = running.unavailable.is_some();
+        let out_of_reach = running.outage.is_out_of_reach();
         let store = &self.host.store;
         let clock = &self.host.clock;
         let work = async {
-            if unavailable {
+            if out_of_reach {
                 clock.sleep(PAUSE).await;
                 return Ok(());
             }
             if !room {
-                std::future::pending::<()>().await;
+                // Only the steps can tell of an outage now, and nobody but this loop gives up.
+                clock.sleep(POLL).await;
+                return Ok(());
             }
             store.wait_claimable(&self.options.queues, POLL).await
         };
@@ -379,8 +376,8 @@ impl Worker {
             Some(joined) = running.tasks.join_next() => Some(joined),
             () = stop.0.cancelled() => None,
             waited = work => {
-                if let Err(StoreError::Unavailable(why)) = waited {
-                    running.unavailable = Some(why);
+                if let Err(error) = waited {
+                    self.put_up_with(running, error.into())?;
                     clock.sleep(PAUSE).await;
                 }
                 None

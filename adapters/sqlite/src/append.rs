@@ -27,6 +27,7 @@ pub(crate) fn append(
     let found = Record::find(tx.conn, &batch.task)?;
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(batch.task.clone()).into()))?;
     check_append(&record.locked, claim, batch, tx.now).map_err(|conflict| Fail::Refused(conflict.into()))?;
+    consume(tx, record.key, batch)?;
     for child in &batch.children {
         // Someone else wrote what this writer is about to write.
         if let Some(there) = Record::find(tx.conn, &child.id)? {
@@ -38,7 +39,6 @@ pub(crate) fn append(
     }
     insert_blobs(tx, &batch.blobs)?;
     insert_events(tx, record.key, &batch.events)?;
-    consume(tx, record.key, batch)?;
     let held = settle_row(tx, &record, batch)?;
     let mut inbox_tail = record.locked.inbox_tail;
     for (delivery, parcel) in batch.deliveries.iter().zip(parcels) {

@@ -103,7 +103,10 @@ pub(crate) fn unblock(tx: &Tx<'_>, task: &TaskId) -> Result<bool, Fail<StoreErro
     tx.conn.prepare_cached(sql)?.execute([record.key])?;
     let was_blocked = record.blocked;
     let only_rests = !record.is_held() && record.rest_until.is_some() && record.rest_until == record.claimable_at;
-    if was_blocked || only_rests {
+    if record.is_held() && record.rest_until.is_some() {
+        // The rest may have reached beyond the lease.
+        tx.conn.prepare_cached("UPDATE tasks SET claimable_at = lease_until WHERE key = ?1")?.execute([record.key])?;
+    } else if was_blocked || only_rests {
         let record = Record { blocked: false, ..record };
         let due = claimable_at(&record.unheld(is_woken_now(tx, &record)?, None), tx.now);
         let_go(tx, record.key, due)?;

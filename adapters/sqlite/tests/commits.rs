@@ -1,5 +1,4 @@
-//! Commits: how many there are, whom they answer, and that readers and other writers do not
-//! get in their way.
+//! Commits: how many there are, and whom they answer.
 
 mod support;
 
@@ -82,24 +81,4 @@ async fn appends_of_many_tasks_are_committed_together() {
         }
     }
     assert_eq!(commits(&path) - before, 1, "forty appends are one commit");
-}
-
-/// ST-11: a reader that begins and never goes on holds nobody up, and keeps its view.
-#[tokio::test]
-async fn st_11_a_stalled_reader_blocks_no_writer() {
-    let (_folder, path) = place();
-    let bench = bench(&path).await;
-    let mut log = bench.task().await;
-    let stalled = Connection::open(&path).expect("the file");
-    let count = "SELECT count(*) FROM events";
-    stalled.execute_batch("BEGIN").expect("a view");
-    assert_eq!(stalled.query_row(count, [], |row| row.get(0)), Ok(1));
-    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
-    for _ in 0..50 {
-        let batch = log.noting(&claimed, "on and on");
-        bench.append(&claimed, &batch).await;
-        log.accept(&batch);
-    }
-    assert_eq!(bench.events(&log.id).await.len(), 51);
-    assert_eq!(stalled.query_row(count, [], |row| row.get(0)), Ok(1));
 }

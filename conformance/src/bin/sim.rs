@@ -1,11 +1,11 @@
-//! Runs simulated worlds: `sim --seeds N [--seed S] [--trace]`.
+//! Runs simulated worlds: `sim --seeds N [--seed S] [--trace] [--planted BUG]`.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use plica_conformance::sim::{self, Options};
+use plica_conformance::sim::{self, Options, PlantedBug};
 
-const USAGE: &str = "usage: sim --seeds N [--seed S] [--trace]";
+const USAGE: &str = "usage: sim --seeds N [--seed S] [--trace] [--planted BUG]";
 
 /// What was asked for on the command line.
 struct Asked {
@@ -25,6 +25,11 @@ fn asked(mut args: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--seeds" => asked.seeds = number()?,
             "--seed" => asked.first = number()?,
             "--trace" => asked.options.trace = true,
+            "--planted" => {
+                let name = args.next().unwrap_or_default();
+                let bug = PlantedBug::ALL.iter().find(|bug| format!("{bug:?}") == name);
+                asked.options.planted = Some(*bug.ok_or_else(|| format!("no planted bug {name:?}"))?);
+            }
             _ => return Err(format!("unknown argument {arg:?}")),
         }
     }

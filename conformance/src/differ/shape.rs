@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use plica_kernel::body::Body;
 use plica_kernel::canonical::Hash;
 use plica_kernel::event::{ApprovalVerdict, CallStatus, Spent, SubtaskStatus};
 use plica_kernel::id::{CallId, Epoch, InstanceId, Queue, RunId, Seq, TaskId, WorkerId};
@@ -98,7 +99,7 @@ pub(crate) fn item(pick: Pick) -> Item {
 
 fn child(call: CallId) -> Item {
     Item::Child {
-        answer: plica_kernel::body::Body::Inline("done".into()),
+        answer: Body::Inline("done".into()),
         background: false,
         call,
         child: TaskId::new("a-child").expect("a name is an id"),

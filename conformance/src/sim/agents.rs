@@ -87,13 +87,6 @@ impl Plan {
     pub fn calls(&self, kind: Kind) -> bool {
         self.steps.iter().flat_map(|step| &step.calls).any(|call| call.tool == kind.name())
     }
-
-    /// Whether a reply asks the model to be asked again in vain: a request that fails for good.
-    pub fn is_refused(&self) -> bool {
-        let hopeless =
-            |step: &Step| step.refusals.len() >= 9 || step.refusals.iter().any(|one| !one.kind.is_retryable());
-        self.steps.iter().any(hopeless)
-    }
 }
 
 /// The tasks of the world of a seed.

@@ -4,7 +4,7 @@
 //! A world has a memory store, workers that crash, stall and are told to stop, senders whose
 //! messages come twice or late, a clock that someone sets, and tools that write down what they
 //! did. First everything goes wrong that can (the safety phase), then nothing does (the
-//! liveness phase), and every task has to come to its end. An [oracle](oracle::Oracle) checks
+//! liveness phase), and every task has to come to its end. An oracle checks
 //! after every append what must hold whatever happens. A seed that fails prints itself and
 //! replays exactly.
 //!
@@ -14,7 +14,7 @@ mod agents;
 mod faults;
 mod gate;
 mod model;
-pub mod oracle;
+mod oracle;
 mod outside;
 mod people;
 mod planted;

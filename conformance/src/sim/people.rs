@@ -84,8 +84,8 @@ impl Person {
             created_at: now,
         };
         let created = TaskCreated {
-            background: false,
             agent: facts.agent.clone(),
+            background: false,
             budget,
             call: None,
             definition: definition.reference.clone(),

@@ -172,7 +172,7 @@ impl SimTool {
             Kind::Burst => std::panic::resume_unwind(Box::new("the tool has a bug")),
             Kind::Fail => return Err(ToolError::failed(format!("Fail cannot do {key}"))),
             Kind::Vague => {
-                if half % 2 == 0 {
+                if half.is_multiple_of(2) {
                     self.outside.land(key);
                 }
                 return Err(ToolError::Unknown(format!("no telling what became of {key}")));

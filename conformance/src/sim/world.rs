@@ -20,6 +20,7 @@ use super::model::{OneModel, SimModel};
 use super::oracle::{Oracle, Status, Violation};
 use super::outside::Outside;
 use super::people::Person;
+use super::planted::{Planted, Side};
 use super::prng::Prng;
 use super::time::{WorkerClock, WorldClock};
 use super::tools::SimTool;
@@ -69,7 +70,8 @@ impl World {
         let oracle = Arc::new(Oracle::new(plans.clone(), outside.clone(), clock.clone(), ledger, options.trace));
         let apart = prng.chance(250);
         let content = apart.then(|| Arc::new(MemoryStore::with(clock.clone(), seed + 1)) as Arc<dyn ContentStore>);
-        let store = Arc::new(Layered(Witness::new(memory.clone(), content.clone(), oracle.clone())));
+        let flawed = Arc::new(Layered(Planted::new(memory.clone(), options.planted, Side::Store, seed)));
+        let store = Arc::new(Layered(Witness::new(flawed, content.clone(), oracle.clone())));
         let lease = Duration::from_secs(prng.between(5, 30));
         let weather = Arc::new(Weather::new(seed));
         Arc::new(Self {
@@ -147,7 +149,8 @@ impl World {
 
     fn has_ended(&self, plan: &Plan) -> bool {
         let status = self.oracle.status(&plan.id);
-        status.is_over() || plan.interactive && status == Status::Waiting && !self.oracle.has_untaken(&plan.id)
+        let rests = status.is_over() || plan.interactive && status == Status::Waiting;
+        rests && !self.oracle.has_work(&plan.id)
     }
 
     /// Someone looks after tasks that are poison.
@@ -243,6 +246,7 @@ impl World {
         );
         let way = Arc::new(Way::new(self.weather.clone(), Some(gate.clone())));
         let store = Arc::new(faulty(self.store.clone(), way));
+        let store = Arc::new(Layered(Planted::new(store, self.options.planted, Side::Worker, self.seed)));
         let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone());
         let mut host = Host::builder(store, Arc::new(OneModel(Arc::new(model))))
             .tools(SimTool::all(&self.outside, &self.oracle, gate, self.options.planted))

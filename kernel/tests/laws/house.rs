@@ -63,3 +63,23 @@ fn ho_1_no_floats_and_no_hash_maps() {
         }
     }
 }
+
+/// HO-2: the slices of a task are private, and the examples that must not compile stand guard.
+#[test]
+fn ho_2_the_slices_are_private() {
+    let source = include_str!("../../src/state/mod.rs");
+    let members = source.split_once("pub struct Task {").and_then(|(_, rest)| rest.split_once("\n}")).unwrap().0;
+    for slice in ["runtime", "state", "context", "governance"] {
+        assert!(members.contains(&format!("    {slice}: ")), "{slice}");
+    }
+    assert!(!members.contains("pub "), "a member of Task is open to all");
+    assert!(source.contains("compile_fail,E0616") && source.contains("compile_fail,E0594"));
+}
+
+/// HO-4: what decides gets views; the examples that must not compile stand guard.
+#[test]
+fn ho_4_deciding_and_recording_are_two_rights() {
+    for source in [include_str!("../../../ports/src/guard.rs"), include_str!("../../../ports/src/policy.rs")] {
+        assert!(source.contains("compile_fail"), "{source}");
+    }
+}

@@ -174,7 +174,8 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
     }
     match standing.status {
         Status::Ready | Status::Running => Some(standing.not_before.unwrap_or(now)),
-        Status::Waiting if standing.woken => Some(now),
+        // A timer that went off before keeps its place.
+        Status::Waiting if standing.woken => Some(standing.wake_at.map_or(now, |time| time.min(now))),
         Status::Waiting => standing.wake_at,
         Status::Completed | Status::Failed | Status::Cancelled => standing.woken.then_some(now),
     }

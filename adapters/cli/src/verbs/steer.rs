@@ -27,7 +27,7 @@ pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach, arguments.json).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -41,7 +41,7 @@ pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach, arguments.json).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -50,7 +50,7 @@ pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         return Err(Fault::Usage(format!("task {} is closed already; `plica reopen {}` opens it", row.id, row.id)));
     }
     client.close(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach, arguments.json).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -62,7 +62,7 @@ pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach, arguments.json).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
@@ -118,10 +118,4 @@ async fn is_attended(client: &Client, row: &Row) -> Result<bool, Fault> {
     let now = client.store().now().await?;
     let row = client.row(&row.id).await?;
     Ok(row.lease_until.is_some_and(|until| until > now) && row.holder.is_some_and(|holder| !compose::is_gone(&holder)))
-}
-
-/// Drives the task until the order is carried out: that it then is cancelled or waits is what
-/// was asked for.
-async fn settle(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
-    go_on(client, row, detach, json).await.map(|_| 0)
 }

@@ -164,7 +164,7 @@ fn cl_1_every_verb_speaks_json() {
         let lines = world.plica(&[verb, &["--json"]].concat()).exits(0).lines();
         assert!(!lines.is_empty() && lines.iter().all(Value::is_object), "{verb:?}");
     }
-    let cancelled = world.plica(&["cancel", &task, "--json"]).exits(0).json();
+    let cancelled = world.plica(&["cancel", &task, "--json"]).exits(1).json();
     assert_eq!(cancelled["status"], "cancelled");
     assert!(!world.plica(&["run", "--json", "--agent", agent, "Hello."]).exits(3).lines().is_empty());
 }

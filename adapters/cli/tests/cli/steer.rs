@@ -28,7 +28,7 @@ fn cl_6_an_interactive_agent_goes_on_over_several_turns() {
         .collect();
     assert_eq!(asked, ["Hi.", "Take a note.", "Good\0bye.\n"]);
     world.is_sound(&task);
-    world.plica(&["cancel", &task]).exits(0);
+    world.plica(&["cancel", &task]).exits(1);
     assert_eq!(world.status(&task), "cancelled");
 }
 
@@ -39,7 +39,7 @@ fn cl_6_send_and_cancel_drive_here_without_a_worker() {
     assert_eq!(world.plica(&["send", &task, "And this."]).exits(3).out, b"One.\n");
     assert_eq!(world.payloads(&task, "MessagesAppended").len(), 3, "goal, message, answer");
     let other = world.submit(&world.agent("other", &[say("Never asked.")], ""), "Hi.");
-    world.plica(&["cancel", &other, "--reason", "not needed"]).exits(0).says(&["was cancelled"]);
+    world.plica(&["cancel", &other, "--reason", "not needed"]).exits(1).says(&["was cancelled"]);
     assert_eq!(world.payloads(&other, "TaskCancelled")[0]["reason"], "not needed");
     assert_eq!(world.payloads(&other, "LLMRequestStarted").len(), 0);
 }
@@ -131,7 +131,7 @@ fn cl_6_a_task_that_is_over_takes_nothing() {
     let failed = world.agent("failed", &[], "");
     world.plica(&["run", "--agent", text(&failed), "Go."]).exits(1);
     let cancelled = world.submit(&done, "Go.");
-    world.plica(&["cancel", &cancelled]).exits(0);
+    world.plica(&["cancel", &cancelled]).exits(1);
     for row in world.plica(&["list", "--json"]).lines() {
         let task = row["task"].as_str().expect("an id");
         let before = world.plica(&["events", task, "--json"]).exits(0).out;

@@ -142,6 +142,6 @@ fn cl_7_ctrl_c_in_run_says_how_to_go_on() {
     let ended = runner.end().exits(130).says(&[&task]);
     assert!(!ended.next_commands().is_empty(), "{}", ended.err);
     assert_eq!(world.row(&task).get("worker"), None);
-    world.plica(&["cancel", &task]).exits(0);
+    world.plica(&["cancel", &task]).exits(1);
     world.is_sound(&task);
 }

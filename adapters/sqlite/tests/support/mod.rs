@@ -3,8 +3,9 @@
 
 #![expect(dead_code, reason = "each test binary uses its own part of this module")]
 
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use plica_conformance::{Bench, Capability, Subject};
@@ -57,7 +58,62 @@ pub fn process_under(setup: &str, name: &str, path: &Path) -> Child {
 
 fn spawn(mut command: Command, name: &str, path: &Path) -> Child {
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(FILE, path);
-    command.stdout(Stdio::null()).spawn().expect("this test runs again")
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this test runs again")
+}
+
+/// What precedes a line that another process says to the one that started it.
+const SAYS: &str = "says: ";
+
+/// Says a line to the process that started this one.
+pub fn say(line: &str) {
+    println!("\n{SAYS}{line}");
+}
+
+/// Waits until the process that started this one gives its word.
+pub fn wait_for_word() {
+    let read = std::io::stdin().read_line(&mut String::new()).expect("a pipe can be read");
+    assert!(read > 0, "the process that started this one has ended");
+}
+
+/// Another process, and what it says.
+pub struct Other {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// The other side of a process of [`process`] or [`process_under`].
+    pub fn new(mut child: Child) -> Self {
+        let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+        Self { child, lines }
+    }
+
+    /// The next line it says; none once it has ended.
+    pub fn hear(&mut self) -> Option<String> {
+        let mut said = self.lines.by_ref().map(|line| line.expect("it says text"));
+        said.find_map(|line| line.strip_prefix(SAYS).map(str::to_owned))
+    }
+
+    /// Gives it the word that it waits for.
+    pub fn give_word(&mut self) {
+        self.child.stdin.as_mut().expect("its input is piped").write_all(b"go\n").expect("it listens");
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("it is a child");
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, and the lines that were not heard before.
+    pub fn end(mut self) -> (ExitStatus, Vec<String>) {
+        let left = std::iter::from_fn(|| self.hear()).collect();
+        (self.child.wait().expect("it ends"), left)
+    }
 }
 
 /// How many commits lie in the write-ahead log of a store: frames that say how large the

@@ -92,8 +92,18 @@ impl Inbox {
         self.there.values().any(|(_, item)| matches!(item, Item::Cancel { .. }))
     }
 
+    /// Whether something lies there that makes its task claimable until an append takes it:
+    /// whatever steers, or for a task that is over what outlives it (ST-7).
+    pub fn has_work(&self, over: bool) -> bool {
+        let works = |item: &Item| if over { outlives(item) } else { !matches!(item, Item::Evidence { .. }) };
+        self.there.iter().any(|(position, (_, item))| !self.taken.contains(position) && works(item))
+    }
+
     /// Nothing was lost, and nothing that was turned down is on record.
-    pub fn settled(&self) -> Result<(), String> {
+    pub fn settled(&self, over: bool) -> Result<(), String> {
+        if self.has_work(over) {
+            return Err(format!("items {:?} are not taken", self.untaken()));
+        }
         if let Some(lost) = self.promised.iter().find(|text| !self.said.contains(*text)) {
             return Err(format!("{:?} was delivered but is not on record", brief(lost)));
         }
@@ -102,6 +112,11 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Whether a task that is over still takes the item (ST-7).
+pub fn outlives(item: &Item) -> bool {
+    matches!(item, Item::Rewind { .. } | Item::Reopen { .. } | Item::Evidence { .. })
 }
 
 fn brief(text: &str) -> &str {

@@ -238,9 +238,9 @@ impl Oracle {
         self.books().tasks.get(task).map(|book| book.log.status).unwrap_or_default()
     }
 
-    /// Whether the inbox holds something that no append has taken.
-    pub fn has_untaken(&self, task: &TaskId) -> bool {
-        self.books().tasks.get(task).is_some_and(|book| !book.inbox.untaken().is_empty())
+    /// Whether the inbox holds something that an append is still to take.
+    pub fn has_work(&self, task: &TaskId) -> bool {
+        self.books().tasks.get(task).is_some_and(|book| book.inbox.has_work(book.log.status.is_over()))
     }
 
     /// An append was acknowledged; its events were shown by [`Self::grew`] before.
@@ -273,7 +273,7 @@ impl Oracle {
     pub fn delivered(&self, task: &TaskId, key: &str, item: &Item, delivered: Delivered) {
         self.note(|| format!("{task} item {} {key} fresh {} {item:.80?}", delivered.position, delivered.fresh));
         self.check(task, |book| {
-            if delivered.fresh && book.log.status.is_over() {
+            if delivered.fresh && book.log.status.is_over() && !inbox::outlives(item) {
                 return Err(format!("item {key} was taken in after the end"));
             }
             book.inbox.delivered(delivered.position.0, key, item, delivered.fresh)
@@ -379,7 +379,7 @@ fn finish_task(book: &Book, plan: &Plan, row: Option<&Row>) -> Result<(), String
         return Err(format!("still {status:?} long after everything worked again: {row:?}"));
     }
     book.log.ended()?;
-    book.inbox.settled()?;
+    book.inbox.settled(status.is_over())?;
     if status == Status::Cancelled && !book.inbox.has_cancel() {
         return Err("cancelled, but nobody asked for that".into());
     }

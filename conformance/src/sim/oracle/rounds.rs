@@ -236,7 +236,10 @@ fn settled(tool: &str, key: &str, status: &str, output: &str, effect: &Effect) -
     let Some(kind) = Kind::named(tool) else { return Err(format!("call of unknown tool {tool} ended")) };
     let did = match status {
         "ok" => effect.done > 0 && (effect.landed == 1 || !kind.lands()) && output.contains(key),
-        "recovered" => kind == Kind::Mail && effect.landed == 1 && output.contains(key),
+        // Found by the tool, or handed in by the holder that ran it and had lost its claim.
+        "recovered" if kind == Kind::Mail || effect.done > 0 => {
+            (effect.landed == 1 || !kind.lands()) && output.contains(key)
+        }
         "error" => kind == Kind::Fail && effect.landed == 0,
         "unknown" | "interrupted" | "cancelled" => effect.landed <= 1,
         _ => false,

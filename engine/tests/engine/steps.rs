@@ -1,10 +1,6 @@
 //! Whole tasks on the memory store with the scripted model.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
-use common::{Bench, calls, say};
+use crate::common::{Bench, calls, say};
 use plica_kernel::event::EventType;
 use plica_kernel::row::Status;
 

@@ -1,25 +1,30 @@
 //! A host on the memory store with a scripted model and a tool that answers at once.
 
+pub mod virtual_time;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{
-    Client, Host, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerOptions, load,
+    Client, Host, HostBuilder, LoadOptions, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker,
+    WorkerOptions, load,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::EventType;
 use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_kernel::row::Status;
-use plica_memory::MemoryStore;
+use plica_kernel::time::Timestamp;
+use plica_memory::{ManualClock, MemoryStore};
 use plica_ports::store::Worker as Identity;
 use plica_ports::{
-    CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Store, Tool,
+    CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Record, Store, Tool,
     ToolDeclaration, ToolError, ToolOutput,
 };
 use plica_script::ScriptModel;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 pub fn say(text: &str) -> Value {
     json!({ "text": text })
@@ -39,10 +44,12 @@ impl ModelSource for Scripts {
     }
 }
 
-/// Notes the idempotency key of each call and answers at once.
+/// Notes the idempotency key of each call and answers at once; told to hang it says that it
+/// has begun and never ends, told to panic it does.
 pub struct Note {
     declaration: ToolDeclaration,
     pub keys: Mutex<Vec<String>>,
+    pub begun: Notify,
 }
 
 impl Note {
@@ -55,7 +62,7 @@ impl Note {
             retry_safe: false,
             version: "1".into(),
         };
-        Self { declaration, keys: Mutex::default() }
+        Self { declaration, keys: Mutex::default(), begun: Notify::new() }
     }
 }
 
@@ -67,14 +74,21 @@ impl Tool for Note {
 
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         self.keys.lock().unwrap().push(context.idempotency_key.clone());
+        if args.contains("hang") {
+            self.begun.notify_one();
+            std::future::pending::<()>().await;
+        }
         if args.contains("panic") {
             panic!("the tool has a bug");
         }
-        Ok(ToolOutput::text("noted"))
+        let record = Record { plugin: "note".into(), kind: "last".into(), body: args.to_owned() };
+        Ok(ToolOutput { records: vec![record], ..ToolOutput::text("noted") })
     }
 }
 
 pub struct Bench {
+    pub clock: Arc<ManualClock>,
+    pub scripts: Arc<Scripts>,
     pub store: Arc<MemoryStore>,
     pub host: Arc<Host>,
     pub client: Client,
@@ -84,11 +98,24 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(replies: &[Value]) -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_micros(1_796_000_000_000_000)));
+        let store = Arc::new(MemoryStore::with(clock.clone(), 7));
+        Self { clock, ..Self::behind(store.clone(), store, replies, |host| host) }
+    }
+
+    /// A bench on `store` whose workers see it as `seen`, through whatever is wrapped around
+    /// it, on a host with `more` to it.
+    pub fn behind(
+        store: Arc<MemoryStore>,
+        seen: Arc<dyn Store>,
+        replies: &[Value],
+        more: impl FnOnce(HostBuilder) -> HostBuilder,
+    ) -> Self {
         let script = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
         let script = Arc::new(ScriptModel::parse(&script).unwrap());
-        let store = Arc::new(MemoryStore::new());
         let note = Arc::new(Note::new());
-        let host = Host::builder(store.clone(), Arc::new(Scripts(script))).tool(note.clone()).build();
+        let scripts = Arc::new(Scripts(script));
+        let host = more(Host::builder(seen, scripts.clone()).tool(note.clone())).build();
         let definition = Definition {
             allow: vec![],
             ask: vec![],
@@ -112,7 +139,9 @@ impl Bench {
             workspace: "/".into(),
         };
         let client = Client::new(store.clone());
-        Self { store, host, client, note, definition }
+        // The clock of `new`; a store that is given has a clock of its own.
+        let clock = Arc::new(ManualClock::new(Timestamp::from_micros(0)));
+        Self { clock, scripts, store, host, client, note, definition }
     }
 
     pub async fn submit(&self, goal: &str) -> TaskId {
@@ -120,6 +149,11 @@ impl Bench {
     }
 
     pub fn worker(&self, name: &str) -> Worker {
+        self.worker_with(name, |_| ())
+    }
+
+    /// A worker with options changed by `change`.
+    pub fn worker_with(&self, name: &str, change: impl FnOnce(&mut WorkerOptions)) -> Worker {
         let identity = Identity {
             id: WorkerId::new(name).unwrap(),
             instance: InstanceId::new(format!("{name}-instance")).unwrap(),
@@ -127,7 +161,7 @@ impl Bench {
             version: "test".into(),
             process: None,
         };
-        let options = WorkerOptions {
+        let mut options = WorkerOptions {
             identity,
             queues: vec![],
             lease: Duration::from_secs(30),
@@ -135,7 +169,19 @@ impl Bench {
             until_idle: true,
             only: None,
         };
+        change(&mut options);
         Worker::new(self.host.clone(), options)
+    }
+
+    /// A worker that begins a call which hangs and is then gone without a trace; its lease runs
+    /// out.
+    pub async fn crash_in_a_call(&self) {
+        let worker = self.worker("gone");
+        let work = tokio::spawn(async move { worker.run(Stop::new()).await });
+        self.note.begun.notified().await;
+        work.abort();
+        assert!(work.await.unwrap_err().is_cancelled());
+        self.clock.advance(Duration::from_secs(31));
     }
 
     /// Works until nothing is left to do.
