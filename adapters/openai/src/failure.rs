@@ -130,11 +130,14 @@ impl Asked {
     }
 }
 
-/// Whether a certificate was refused, which it will be at every try.
+/// Whether a certificate was refused, which it will be at every try. TLS's error is wrapped in
+/// one of input and output, and that once more; their `source` passes over what they wrap.
 fn is_untrusted(cause: &(dyn Error + 'static)) -> bool {
-    let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return matches!(tls, rustls::Error::InvalidCertificate(_));
+    }
+    let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.is_some_and(|wrapped| is_untrusted(wrapped))
 }
 
 /// What a server says went wrong.

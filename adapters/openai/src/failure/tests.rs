@@ -148,7 +148,7 @@ fn mo_3_an_error_inside_a_stream_has_its_kind() {
 #[test]
 fn mo_3_a_certificate_that_is_refused_stays_refused() {
     let refused = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-    assert!(is_untrusted(&io::Error::other(refused)));
+    assert!(is_untrusted(&io::Error::other(io::Error::other(refused))));
     assert!(!is_untrusted(&io::Error::other(rustls::Error::HandshakeNotComplete)));
     assert!(!is_untrusted(&io::Error::from(io::ErrorKind::ConnectionRefused)));
 }
