@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use plica_conformance::model::chat::Chat;
+use plica_conformance::model::{Protocol, Said};
 use plica_engine::{Client, Host, ModelSource, ModelSourceError, Stop, Submission, Worker, WorkerOptions};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::write_line;
-use plica_kernel::event::Payload;
+use plica_kernel::event::{Payload, Usage};
 use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_kernel::snapshot;
 use plica_kernel::wake::Item;
@@ -57,6 +59,7 @@ async fn main() {
 
     corpus.vectors();
     corpus.operations();
+    corpus.streams();
 }
 
 /// The folder of the corpus, by target.
@@ -65,6 +68,27 @@ struct Corpus {
 }
 
 impl Corpus {
+    /// Streams of a model's reply, plain and with what servers do differently.
+    fn streams(&mut self) {
+        let said = Said {
+            thinking: vec!["Hm", "."],
+            text: vec!["I look", " at \u{1f600}."],
+            calls: vec![("a", "Read", vec!["{\"n\":", " 1.50}"]), ("", "Grep", vec!["{\"pattern\": "])],
+            usage: Some(Usage { cache_read: 6, output: 9, reasoning: 2, uncached: 4, cache_write: 0 }),
+            stop: None,
+        };
+        let plain = Chat.events(&said).concat();
+        self.seed("stream", "crlf", plain.replace('\n', "\r\n").as_bytes());
+        self.seed("stream", "plain", plain.as_bytes());
+        for (word, events) in Chat.variants(&said) {
+            self.seed("stream", &word.replace(' ', "-"), events.concat().as_bytes());
+        }
+        let failed = [Chat.events(&said)[0].clone(), Chat.failure("too busy")].concat();
+        self.seed("stream", "failed", failed.as_bytes());
+        let odd = plain.replace("I look", "I \\ud83d look").into_bytes();
+        self.seed("stream", "odd", &[&b"\xef\xbb\xbf: ping\n\n"[..], &odd, b"data: \xff\n\n"].concat());
+    }
+
     /// Writes a seed as it is.
     fn put(&mut self, target: &str, name: &str, bytes: &[u8]) {
         let folder = self.root.join(target);

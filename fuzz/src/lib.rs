@@ -10,16 +10,24 @@ mod event;
 mod fold;
 mod operations;
 mod snapshot;
+mod stream;
 
 pub use canonical::canonical;
 pub use event::event;
 pub use fold::fold;
 pub use operations::operations;
 pub use snapshot::snapshot;
+pub use stream::stream;
 
 /// A target: takes any bytes, panics when a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// Every target by the name of its wrapper and of its folder in `corpus/`.
-pub const TARGETS: [(&str, Target); 5] =
-    [("canonical", canonical), ("event", event), ("fold", fold), ("operations", operations), ("snapshot", snapshot)];
+pub const TARGETS: [(&str, Target); 6] = [
+    ("canonical", canonical),
+    ("event", event),
+    ("fold", fold),
+    ("operations", operations),
+    ("snapshot", snapshot),
+    ("stream", stream),
+];

@@ -46,6 +46,12 @@ fn sn_2_snapshots_of_the_corpus() {
     replay("snapshot");
 }
 
+/// MO-1, MO-3, EV-6.
+#[test]
+fn mo_3_streams_of_the_corpus() {
+    replay("stream");
+}
+
 /// Each target has a wrapper, a binary for the fuzzer and a corpus.
 #[test]
 fn every_target_can_be_fuzzed_and_replayed() {

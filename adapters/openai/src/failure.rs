@@ -1,6 +1,7 @@
 //! From everything that can go wrong to a typed error that holds no secret (MO-3).
 
 use std::error::Error;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use plica_ports::{ModelError, ModelErrorKind};
@@ -57,13 +58,18 @@ impl Asked {
     /// The request could not be sent, or the reply not be read.
     pub(crate) fn transport(&self, error: &reqwest::Error, connect: Duration) -> ModelError {
         // The root cause alone: what stands before it repeats the address, query and all.
-        let mut cause: &dyn Error = error;
+        let mut cause: &(dyn Error + 'static) = error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
+        let untrusted = is_untrusted(cause);
         let cause = if cause.is::<reqwest::Error>() { String::new() } else { format!(": {cause}") };
         if error.is_timeout() {
             return self.timeout("could not be connected to", connect);
+        }
+        if untrusted {
+            let message = format!("cannot be trusted{cause}; add its certificate to those that this system trusts");
+            return self.error(ModelErrorKind::Invalid, &message);
         }
         if error.is_connect() {
             let message = format!("cannot be connected to{cause}; is the server running, and `base_url` right?");
@@ -122,6 +128,16 @@ impl Asked {
         };
         self.error(kind, &message)
     }
+}
+
+/// Whether a certificate was refused, which it will be at every try. TLS's error is wrapped in
+/// one of input and output, and that once more; their `source` passes over what they wrap.
+fn is_untrusted(cause: &(dyn Error + 'static)) -> bool {
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return matches!(tls, rustls::Error::InvalidCertificate(_));
+    }
+    let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.is_some_and(|wrapped| is_untrusted(wrapped))
 }
 
 /// What a server says went wrong.

@@ -154,13 +154,10 @@ impl Settings {
             "thinking" => self.thinking = thinking(name, value)?,
             "timeout_s" => {
                 let total = Duration::from_secs(count(name, value)?);
-                let Timeouts { connect, first_byte, idle, .. } = self.timeouts;
-                self.timeouts = Timeouts {
-                    connect: connect.min(total),
-                    first_byte: first_byte.min(total),
-                    idle: idle.min(total),
-                    total,
-                };
+                let Timeouts { connect, idle, .. } = self.timeouts;
+                // Whoever gives a reply an hour may mean that it begins after half of it.
+                self.timeouts =
+                    Timeouts { connect: connect.min(total), first_byte: total, idle: idle.min(total), total };
             }
             _ => match name.strip_prefix(HEADER_PREFIX) {
                 Some(header) => self.headers.push(self::header(name, header, value)?),

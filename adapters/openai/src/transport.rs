@@ -16,6 +16,11 @@ const USER_AGENT: &str = concat!("plica/", env!("CARGO_PKG_VERSION"));
 /// A client for the server of these settings. It follows no redirect, so the key goes to no
 /// other host, and sends nothing twice: tries are the engine's (MO-3).
 pub(crate) fn client(settings: &Settings, environment: &Environment) -> Result<Client, OpenAiError> {
+    let tls = if settings.url.scheme() == "https" { trusting()? } else { untrusting()? };
+    client_with(settings, environment, tls)
+}
+
+fn client_with(settings: &Settings, environment: &Environment, tls: ClientConfig) -> Result<Client, OpenAiError> {
     let mut builder = Client::builder()
         .user_agent(USER_AGENT)
         .connect_timeout(settings.timeouts.connect)
@@ -24,7 +29,7 @@ pub(crate) fn client(settings: &Settings, environment: &Environment) -> Result<C
         .referer(false)
         // Only what the resolver says counts, not this process's environment.
         .no_proxy()
-        .tls_backend_preconfigured(tls(&settings.url)?);
+        .tls_backend_preconfigured(tls);
     if let Some(proxy) = proxy(&settings.url, environment)? {
         builder = builder.proxy(proxy);
     }
@@ -32,19 +37,21 @@ pub(crate) fn client(settings: &Settings, environment: &Environment) -> Result<C
     builder.build().map_err(|error| OpenAiError::Client(error.to_string()))
 }
 
-/// The configuration of TLS. The certificates that the system trusts are read once, and only
-/// when they are needed: a container with a local model may have none.
-fn tls(url: &Url) -> Result<ClientConfig, OpenAiError> {
-    static TRUSTED: OnceLock<ClientConfig> = OnceLock::new();
-    if url.scheme() != "https" {
-        let untrusting = versions()?.with_root_certificates(RootCertStore::empty());
-        return Ok(untrusting.with_no_client_auth());
+/// TLS that trusts what the system trusts. Its certificates are read once, and only when they
+/// are needed: a container with a local model may have none.
+fn trusting() -> Result<ClientConfig, OpenAiError> {
+    static TRUSTING: OnceLock<ClientConfig> = OnceLock::new();
+    if let Some(trusting) = TRUSTING.get() {
+        return Ok(trusting.clone());
     }
-    if let Some(trusted) = TRUSTED.get() {
-        return Ok(trusted.clone());
-    }
-    let trusted = versions()?.with_platform_verifier().map_err(|error| OpenAiError::Tls(error.to_string()))?;
-    Ok(TRUSTED.get_or_init(|| trusted.with_no_client_auth()).clone())
+    let trusting = versions()?.with_platform_verifier().map_err(|error| OpenAiError::Tls(error.to_string()))?;
+    Ok(TRUSTING.get_or_init(|| trusting.with_no_client_auth()).clone())
+}
+
+/// TLS that trusts nobody, for addresses that need none: without any, reqwest would want a
+/// provider that counts for the whole process.
+fn untrusting() -> Result<ClientConfig, OpenAiError> {
+    Ok(versions()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 fn versions() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, OpenAiError> {
@@ -80,7 +87,33 @@ fn is_here(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use plica_ports::ModelErrorKind;
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::failure::Asked;
+    use crate::secret::Secrets;
+
+    /// MO-3: a server that takes the connection and never answers TLS's first message is given
+    /// up after the wait for a connection.
+    #[tokio::test]
+    async fn mo_3_a_connection_that_does_not_come_about_times_out() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let base_url = format!("https://{}/v1", listener.local_addr().unwrap());
+        let options: BTreeMap<String, String> = [("base_url".to_owned(), base_url)].into();
+        let mut settings = Settings::of("openai-compatible", &options).unwrap();
+        settings.timeouts.connect = Duration::from_millis(50);
+        let environment: Environment = Arc::new(|_| None);
+        let client = client_with(&settings, &environment, untrusting().unwrap()).unwrap();
+        let error = client.post(settings.url.clone()).send().await.unwrap_err();
+        let asked = Asked { host: settings.host(), key_variable: None, secrets: Secrets::default() };
+        let error = asked.transport(&error, settings.timeouts.connect);
+        assert_eq!(error.kind, ModelErrorKind::Timeout);
+        assert!(error.message.contains("could not be connected to within 50ms"), "{error}");
+    }
 
     #[test]
     fn proxies_come_from_the_resolver_and_never_for_this_machine() {

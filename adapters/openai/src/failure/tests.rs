@@ -144,3 +144,11 @@ fn mo_3_an_error_inside_a_stream_has_its_kind() {
     let error = asked().in_stream(serde_json::from_str(r#"{"code":500,"message":"boom"}"#).unwrap());
     assert_eq!(error.message, "h:1 failed in the middle of its reply: boom");
 }
+
+#[test]
+fn mo_3_a_certificate_that_is_refused_stays_refused() {
+    let refused = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    assert!(is_untrusted(&io::Error::other(io::Error::other(refused))));
+    assert!(!is_untrusted(&io::Error::other(rustls::Error::HandshakeNotComplete)));
+    assert!(!is_untrusted(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+}
