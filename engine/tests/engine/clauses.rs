@@ -93,6 +93,74 @@ async fn fo_6_the_fold_needs_no_content() {
     assert_eq!(state.to_bytes().unwrap(), bench.client.state(&task, None, false).await.unwrap().to_bytes().unwrap());
 }
 
+#[tokio::test]
+async fn to_6_a_call_knows_its_fence() {
+    let bench = Bench::new(&[calls(&["a"]), say("done")]);
+    let task = bench.submit("Work.").await;
+    bench.work().await;
+    let events = bench.events(&task).await;
+    let started = events.iter().find(|event| event.kind() == EventType::ToolCallStarted).unwrap();
+    assert_eq!(*bench.note.fences.lock().unwrap(), [(started.epoch, started.run.clone())]);
+}
+
+/// SP-2: neither appends nor bytes of a round grow with the task's length, nor does what a
+/// snapshot writes, which seals what came since the last.
+#[tokio::test]
+async fn sp_2_nothing_grows_with_a_tasks_length() {
+    let mut replies: Vec<_> = (0..220).map(|_| calls(&["the same note"])).collect();
+    replies.push(say("done"));
+    let bench = Bench::new(&replies);
+    let task = bench.submit("Work.").await;
+    bench.work().await;
+    assert_eq!(bench.status(&task).await, Status::Completed);
+    let stored = bench.store.read(&task, Seq(1), usize::MAX).await.unwrap();
+    let events = bench.events(&task).await;
+    let plans: Vec<usize> =
+        (0..events.len()).filter(|at| events[*at].kind() == EventType::ContextPlanComposed).collect();
+    let round = |nth: usize| plans[nth]..plans[nth + 1];
+    let bytes = |nth: usize| stored[round(nth)].iter().map(|event| event.body.len()).sum::<usize>();
+    let appends = |nth: usize| events[round(nth)].iter().filter(|event| event.more == 0).count();
+    // Rounds without a snapshot; the numbers in them have a digit more as the log grows.
+    for nth in [25, 105, 205] {
+        assert_eq!(appends(nth), 2, "round {nth}");
+        assert!(bytes(nth) <= bytes(25) + 64, "round {nth}: {} bytes, round 25: {}", bytes(nth), bytes(25));
+    }
+    let sizes: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match &event.payload {
+            Payload::TaskSnapshot(taken) => Some(taken.state_ref.size),
+            _ => None,
+        })
+        .collect();
+    assert!(sizes.len() >= 10);
+    // The open tail has at most 128 entries, whatever came before.
+    assert!(sizes.iter().max().unwrap() <= &(sizes[2] * 4), "{sizes:?}");
+    bench.sound(&task).await;
+}
+
+/// SP-3: status, lists and what is next need heads and references, not bodies.
+#[tokio::test]
+async fn sp_3_what_is_next_needs_no_bodies() {
+    use plica_kernel::decide::{Act, Inputs, Next, next};
+    let long = "x".repeat(5_000);
+    let bench = Bench::new(&[calls(&[&long, "hang"]), say("done")]);
+    let task = bench.submit(&long).await;
+    bench.crash_in_a_call().await;
+    let empty = MemoryStore::new();
+    let content: &dyn ContentStore = &empty;
+    let state = load(&*bench.store, content, &task, LoadOptions::default()).await.unwrap();
+    let inputs = Inputs {
+        now: state.head().at,
+        items: Vec::new(),
+        run: plica_kernel::id::RunId::new("another").unwrap(),
+        spawns: Default::default(),
+        stopping: false,
+        unusable: None,
+    };
+    assert_eq!(state.status(), Status::Running);
+    assert!(matches!(next(&state, &inputs), Next::Act(Act::Settle(_))));
+}
+
 /// Allows everything until it is told to deny everything.
 struct Fickle(Mutex<bool>);
 

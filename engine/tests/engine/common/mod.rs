@@ -13,7 +13,7 @@ use plica_engine::{
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::EventType;
-use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
+use plica_kernel::id::{Epoch, InstanceId, RunId, Seq, TaskId, WorkerId};
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 use plica_memory::{ManualClock, MemoryStore};
@@ -49,6 +49,8 @@ impl ModelSource for Scripts {
 pub struct Note {
     declaration: ToolDeclaration,
     pub keys: Mutex<Vec<String>>,
+    /// The fence and the claim that each call came under.
+    pub fences: Mutex<Vec<(Epoch, RunId)>>,
     pub begun: Notify,
 }
 
@@ -62,7 +64,7 @@ impl Note {
             retry_safe: false,
             version: "1".into(),
         };
-        Self { declaration, keys: Mutex::default(), begun: Notify::new() }
+        Self { declaration, keys: Mutex::default(), fences: Mutex::default(), begun: Notify::new() }
     }
 }
 
@@ -74,6 +76,7 @@ impl Tool for Note {
 
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         self.keys.lock().unwrap().push(context.idempotency_key.clone());
+        self.fences.lock().unwrap().push((context.epoch, context.run.clone()));
         if args.contains("hang") {
             self.begun.notify_one();
             std::future::pending::<()>().await;
