@@ -445,7 +445,11 @@ impl Step<'_> {
         for item in &mut self.items {
             if let Item::Child { answer, child, .. } = &mut item.item
                 && matches!(answer, Body::Ref(_))
-                && self.task.governance().children().any(|(_, open)| open.child == *child && (open.background || open.any))
+                && self
+                    .task
+                    .governance()
+                    .children()
+                    .any(|(_, open)| open.child == *child && (open.background || open.any))
                 && let Ok(text) = text_of(answer, content).await
             {
                 *answer = Body::Inline(text);

@@ -175,7 +175,9 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
     }
     match standing.status {
         // What was due before keeps its place.
-        Status::Ready | Status::Running if standing.woken => Some(standing.not_before.map_or(now, |time| time.min(now))),
+        Status::Ready | Status::Running if standing.woken => {
+            Some(standing.not_before.map_or(now, |time| time.min(now)))
+        }
         Status::Ready | Status::Running => Some(standing.not_before.unwrap_or(now)),
         // A timer that went off before keeps its place.
         Status::Waiting if standing.woken => Some(standing.wake_at.map_or(now, |time| time.min(now))),

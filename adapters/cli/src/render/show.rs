@@ -54,13 +54,7 @@ pub struct Subtask {
 
 /// A few lines about a task; `state` is its state, `subtasks` are those that have not ended,
 /// `now` is the store's time.
-pub fn show(
-    row: &Row,
-    state: &Task,
-    attendance: &Attendance<'_>,
-    subtasks: &[Subtask],
-    now: Timestamp,
-) -> String {
+pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
     let governance = state.governance();
     let spent = governance.spent();
     let mut text = format!(

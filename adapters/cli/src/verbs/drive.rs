@@ -12,8 +12,8 @@ use plica_ports::store::{Page, TaskFilter};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::{print, store_of};
 use super::ways::ways_to_wake;
+use super::{print, store_of};
 use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
 
@@ -63,8 +63,8 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let work = Work { queues, lease: LEASE, concurrency, until_idle: false, only: Some(task.clone()) };
     let worker = compose::worker(Arc::clone(&host), compose::identity(), work);
     let stop = Stop::new();
-    let mut interrupts = signal(SignalKind::interrupt())
-        .map_err(|error| Fault::Config(format!("signals cannot be heard: {error}")))?;
+    let mut interrupts =
+        signal(SignalKind::interrupt()).map_err(|error| Fault::Config(format!("signals cannot be heard: {error}")))?;
     let mut interrupted_at = None;
     let run = worker.run(stop.clone());
     tokio::pin!(run);

@@ -9,7 +9,8 @@ use crate::decide::next::{Inputs, came_too_late};
 use crate::envelope::Origin;
 use crate::event::{
     ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateKind,
-    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted, SubtaskStatus, TaskWoken,
+    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted,
+    SubtaskStatus, TaskWoken,
 };
 use crate::id::{CallId, Position};
 use crate::ledger::{Admission, Identity, admit};
@@ -56,7 +57,8 @@ pub(in crate::decide) fn wake(draft: &mut Draft, mut woken: Woken, items: &[Inbo
 
 /// Takes an item that answers something that is pending.
 pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &Inputs) -> Result<(), RecordError> {
-    let item = inputs.items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+    let item =
+        inputs.items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     match &item.item {
         late if came_too_late(draft.task(), late) => keep_late_answer(draft, item)?,
         Item::Answer { call, text } => {
