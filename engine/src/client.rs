@@ -405,10 +405,17 @@ impl Client {
     /// # Errors
     /// As [`Self::deliver`], and when the conversation is closed.
     pub async fn send(&self, task: &TaskId, actor: &str, text: impl Into<String>) -> Result<Delivered, ClientError> {
-        if self.row(task).await?.projection.closed {
+        if self.row(task).await?.projection.closed && !self.is_to_be_reopened(task).await? {
             return Err(ClientError::Closed(task.clone()));
         }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
+    }
+
+    /// Whether an order to reopen lies in the inbox, which comes before whatever is sent now.
+    async fn is_to_be_reopened(&self, task: &TaskId) -> Result<bool, ClientError> {
+        let items = self.store.inbox(task, Position(0)).await?;
+        let last = items.iter().rev().find(|item| matches!(item.item, Item::Close { .. } | Item::Reopen { .. }));
+        Ok(last.is_some_and(|item| matches!(item.item, Item::Reopen { .. })))
     }
 
     /// Ends a task.

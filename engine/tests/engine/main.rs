@@ -7,3 +7,4 @@ mod common;
 mod content;
 mod outage;
 mod steps;
+mod waits;

@@ -9,6 +9,7 @@ mod common;
 mod bytes;
 mod golden;
 mod house;
+mod items;
 mod live_path;
 mod refusals;
 mod steps;

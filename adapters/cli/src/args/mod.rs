@@ -137,7 +137,7 @@ Example:
     #[command(after_help = "Example:\n  plica close @last")]
     Close(Steer),
     /// Open a conversation that is closed or over; it then waits for a message
-    #[command(after_help = "Example:\n  plica reopen @last && plica send @last \"One more thing\"")]
+    #[command(after_help = "Example:\n  plica reopen @last; plica send @last \"One more thing\"")]
     Reopen(Steer),
     /// End a task
     #[command(after_help = "\

@@ -1,6 +1,8 @@
 //! Verbs that steer a task: delivered to its inbox and durable when they return; with no
 //! worker alive they then drive the task here, unless `--detach` (CL-6).
 
+use std::time::{Duration, Instant};
+
 use plica_engine::Client;
 use plica_kernel::id::TaskId;
 use plica_kernel::limits::EVENT_KIND_BYTES_MAX;
@@ -14,6 +16,9 @@ use super::{json_line, named, print, read_text};
 use crate::args::{Cancel, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
+
+/// How long a worker that is alive may take to reopen a conversation.
+const CARRIED_OUT: Duration = Duration::from_secs(5);
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
@@ -60,7 +65,24 @@ pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
-    go_on(client, &row, arguments.detach, arguments.json).await
+    let code = go_on(client, &row, arguments.detach, arguments.json).await?;
+    if !arguments.detach {
+        wait_until_open(client, &row.id).await?;
+    }
+    Ok(code)
+}
+
+/// Gives a worker that is alive the time to carry the order out: what is sent next is taken then.
+async fn wait_until_open(client: &Client, task: &TaskId) -> Result<(), Fault> {
+    let until = Instant::now() + CARRIED_OUT;
+    loop {
+        let row = client.row(task).await?;
+        let left = until.saturating_duration_since(Instant::now());
+        if !(row.projection.closed || row.projection.status.is_over()) || left.is_zero() {
+            return Ok(());
+        }
+        client.watch(task, row.projection.seq, left).await?;
+    }
 }
 
 pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {

@@ -1,5 +1,6 @@
 //! The program from outside: its command line, its output and exit status, its processes.
 
+mod attack;
 mod bad_input;
 mod damage;
 mod kill;

@@ -1,0 +1,326 @@
+//! Waiting, waking and steering, in virtual time.
+
+mod stage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plica_engine::NotBefore;
+use plica_kernel::event::{ApprovalVerdict, EventType, FailureReason, Payload};
+use plica_kernel::id::{CallId, Seq};
+use plica_kernel::ledger::Identity;
+use plica_kernel::row::Status;
+use plica_kernel::wake::Item;
+use plica_ports::{Guard, GuardView, Ruling};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::common::say;
+use stage::{Stage, call, calls, delegate};
+
+const USER: &str = "user:ada";
+
+fn note(text: &str) -> Value {
+    call("Note", json!({ "note": text }))
+}
+
+fn first_call(decision: u64) -> CallId {
+    CallId { decision: Seq(decision), index: 0 }
+}
+
+/// Orders that change nothing any more are carried out all the same, and leave the task at rest.
+#[tokio::test(start_paused = true)]
+async fn st_7_orders_that_come_twice_leave_a_task_at_rest() {
+    let stage = Stage::new(&[("main", &[say("one"), say("two")])]);
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    for _ in 0..2 {
+        stage.client.reopen(&task, USER, None).await.unwrap();
+    }
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Waiting);
+    stage.is_at_rest(&task).await;
+    for _ in 0..2 {
+        stage.client.close(&task, USER, None).await.unwrap();
+    }
+    stage.work().await;
+    stage.is_at_rest(&task).await;
+    assert!(stage.client.send(&task, USER, "hello").await.is_err(), "a closed conversation takes no message");
+    stage.client.reopen(&task, USER, None).await.unwrap();
+    // The order to reopen lies before it.
+    stage.client.send(&task, USER, "hello").await.unwrap();
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Completed);
+}
+
+/// An order to stop does not strike what a person begins after it was carried out.
+#[tokio::test(start_paused = true)]
+async fn en_6_a_second_cancel_does_not_strike_the_task_once_it_is_reopened() {
+    let stage = Stage::new(&[("main", &[say("one")])]);
+    let task = stage.submit(|_| ()).await;
+    for _ in 0..2 {
+        stage.client.cancel(&task, USER, None).await.unwrap();
+        stage.client.interrupt(&task, USER, None).await.unwrap();
+    }
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Cancelled);
+    stage.client.reopen(&task, USER, None).await.unwrap();
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Waiting);
+    stage.is_at_rest(&task).await;
+}
+
+/// A turn goes on when its conversation is closed and reopened under it.
+#[tokio::test(start_paused = true)]
+async fn en_6_reopening_does_not_break_a_turn_off() {
+    let stage = Stage::new(&[("main", &[json!({ "text": "late", "delay_ms": 5_000 })])]);
+    let task = stage.submit(|_| ()).await;
+    let works = stage.works();
+    stage.reaches(&task, EventType::LLMRequestStarted).await;
+    stage.client.close(&task, USER, None).await.unwrap();
+    stage.reaches(&task, EventType::ConversationClosed).await;
+    stage.client.reopen(&task, USER, None).await.unwrap();
+    works.await.unwrap().unwrap();
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    assert_eq!(stage.count(&task, EventType::LLMRequestStarted).await, 1);
+}
+
+/// A task that is not due for long is cancelled now, and so is one that waits out a back-off that
+/// nobody holds it for.
+#[tokio::test(start_paused = true)]
+async fn en_6_a_cancel_waits_for_no_not_before() {
+    let began = Instant::now();
+    let refused = json!({ "text": "x", "error": { "status": 429, "retry_after_ms": 600_000 } });
+    let stage = Stage::new(&[("main", &[refused])]);
+    let later =
+        stage.submit(|submission| submission.not_before = Some(NotBefore::In(Duration::from_secs(3_600)))).await;
+    let backing_off = stage.submit(|_| ()).await;
+    let works = stage.works();
+    stage.reaches(&backing_off, EventType::LLMRetryScheduled).await;
+    while stage.row(&backing_off).await.holder.is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for task in [&later, &backing_off] {
+        stage.client.cancel(task, USER, None).await.unwrap();
+    }
+    works.await.unwrap().unwrap();
+    for task in [&later, &backing_off] {
+        assert_eq!(stage.status(task).await, Status::Cancelled);
+        stage.is_at_rest(task).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// Nobody waits for a reply that nobody will read.
+#[tokio::test(start_paused = true)]
+async fn en_6_an_interrupt_breaks_a_request_off_within_a_second() {
+    let stage = Stage::new(&[("main", &[json!({ "text": "x", "delay_ms": 60_000 })])]);
+    let task = stage.submit(|_| ()).await;
+    let works = stage.works();
+    stage.reaches(&task, EventType::LLMRequestStarted).await;
+    let asked = Instant::now();
+    stage.client.interrupt(&task, USER, None).await.unwrap();
+    stage.reaches(&task, EventType::TurnInterrupted).await;
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    works.await.unwrap().unwrap();
+    assert_eq!(stage.status(&task).await, Status::Waiting);
+}
+
+/// What a wrong, late or second answer finds is one wake or none, and a record.
+#[tokio::test(start_paused = true)]
+async fn st_8_an_answer_to_the_wrong_thing_is_kept_and_wakes_nobody() {
+    let stage = Stage::new(&[("main", &[calls(&[call("AskUser", json!({ "question": "Which?" }))]), say("done")])]);
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    let asked = first_call(7);
+    stage.client.rule(&task, USER, asked, ApprovalVerdict::Approve, None).await.unwrap();
+    stage.client.answer_question(&task, USER, CallId { index: 1, ..asked }, "nobody asked").await.unwrap();
+    stage.work().await;
+    stage.is_at_rest(&task).await;
+    assert_eq!(stage.count(&task, EventType::TaskWoken).await, 0);
+    assert_eq!(stage.count(&task, EventType::LateResultRecorded).await, 2);
+    stage.client.answer_question(&task, USER, asked, "the red one").await.unwrap();
+    let again = Item::Answer { call: asked, text: "the blue one".into() };
+    stage.client.deliver(&task, USER, &again, None).await.unwrap();
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    assert_eq!(stage.count(&task, EventType::QuestionAnswered).await, 1);
+    assert_eq!(stage.count(&task, EventType::LateResultRecorded).await, 3);
+    assert!(stage.conversation(&task).await.contains("the red one"));
+    stage.is_at_rest(&task).await;
+}
+
+/// Asks about everything that changes something, for ten seconds.
+struct Hasty;
+
+impl Guard for Hasty {
+    fn name(&self) -> &str {
+        "hasty"
+    }
+
+    fn rule(&self, view: &GuardView<'_>) -> Ruling {
+        if view.steers {
+            return Ruling::Allow { rule: None };
+        }
+        Ruling::Ask { expires_after: Some(Duration::from_secs(10)), rule: None }
+    }
+}
+
+/// EN-3: nobody rules in time, somebody rules in time and nobody looks for long, somebody rules
+/// too late.
+#[tokio::test(start_paused = true)]
+async fn en_3_an_approval_is_granted_in_time_or_not_at_all() {
+    for (ruled_after_s, runs) in [(None, 0), (Some(9), 1), (Some(11), 0)] {
+        let stage = Stage::guarded(&[("main", &[calls(&[note("a")]), say("done")])], Some(Arc::new(Hasty)));
+        let task = stage.submit(|_| ()).await;
+        if let Some(seconds) = ruled_after_s {
+            let works = stage.works();
+            stage.reaches(&task, EventType::TaskSuspended).await;
+            // The worker is gone before anyone rules.
+            works.abort();
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            stage.client.rule(&task, USER, first_call(7), ApprovalVerdict::Approve, None).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Completed, "ruled after {ruled_after_s:?}");
+        assert_eq!(stage.note.keys.lock().unwrap().len(), runs, "ruled after {ruled_after_s:?}");
+        assert_eq!(stage.count(&task, EventType::ApprovalResolved).await, 1);
+        stage.is_at_rest(&task).await;
+    }
+}
+
+/// A spawn that a rule asks about runs as it was approved, or not at all.
+#[tokio::test(start_paused = true)]
+async fn en_3_a_spawn_can_be_asked_about() {
+    for (verdict, children) in [(ApprovalVerdict::Approve, 1), (ApprovalVerdict::Deny, 0)] {
+        let stage = Stage::new(&[
+            ("child", &[say("the child's answer")]),
+            ("main", &[calls(&[delegate("child", json!({ "goal": "G".repeat(3_000) }))]), say("done")]),
+        ]);
+        let task = stage.submit(|submission| submission.definition.ask = vec!["Task".into()]).await;
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Waiting);
+        assert_eq!(stage.children(&task).await.len(), 0, "not before it is approved");
+        stage.client.rule(&task, USER, first_call(7), verdict, None).await.unwrap();
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Completed);
+        assert_eq!(stage.children(&task).await.len(), children);
+        assert_eq!(stage.conversation(&task).await.contains("the child's answer"), children == 1);
+        stage.is_at_rest(&task).await;
+    }
+}
+
+/// Children of one reply, one waited for by itself and one with the others: the turn goes on
+/// whichever is first.
+#[tokio::test(start_paused = true)]
+async fn wa_5_a_reply_may_wait_for_some_children_alone_and_for_some_together() {
+    for joins in [["any", "all"], ["all", "any"]] {
+        let slow = json!({ "text": "slow", "delay_ms": 9_000 });
+        let delegates = [delegate("quick", json!({ "join": joins[0] })), delegate("slow", json!({ "join": joins[1] }))];
+        let stage =
+            Stage::new(&[("quick", &[say("quick")]), ("slow", &[slow]), ("main", &[calls(&delegates), say("done")])]);
+        let task = stage.submit(|_| ()).await;
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Completed, "{joins:?}");
+        assert_eq!(stage.count(&task, EventType::SubtaskCompleted).await, 2);
+        stage.is_at_rest(&task).await;
+    }
+}
+
+/// A background child is told once it ends, also where the first result was to be enough, and a
+/// turn does not end over its answer.
+#[tokio::test(start_paused = true)]
+async fn wa_5_a_background_childs_answer_joins_once() {
+    let late = json!({ "text": "the child's answer", "delay_ms": 2_000 });
+    let delegates = calls(&[delegate("child", json!({ "background": true, "join": "any" }))]);
+    for (delay_ms, interactive) in [(0, true), (5_000, false)] {
+        let ends = json!({ "text": "started", "delay_ms": delay_ms });
+        let stage = Stage::new(&[
+            ("child", std::slice::from_ref(&late)),
+            ("main", &[delegates.clone(), ends, say("heard of it")]),
+        ]);
+        let task = stage.submit(|submission| submission.definition.interactive = interactive).await;
+        stage.work().await;
+        let told = stage.conversation(&task).await;
+        assert_eq!(told.matches("the child's answer").count(), 1, "{told}");
+        assert!(told.contains("heard of it"), "{told}");
+        assert_eq!(stage.row(&task).await.blocked, None);
+    }
+}
+
+/// An event of the longest kind that can be waited for is waited for by its whole name.
+#[tokio::test(start_paused = true)]
+async fn wa_2_a_wait_names_its_event_whole() {
+    for kind in ["k".repeat(96), "\"\\".repeat(48), "é".repeat(48)] {
+        let stage = Stage::new(&[("main", &[calls(&[call("Wait", json!({ "event": kind }))]), say("done")])]);
+        let task = stage.submit(|_| ()).await;
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Waiting);
+        stage.client.signal(&task, USER, kind, None, None).await.unwrap();
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Completed);
+    }
+}
+
+/// However many waits a reply makes, its decision can be recorded, and each call is answered.
+#[tokio::test(start_paused = true)]
+async fn ev_7_many_long_waits_fit_into_a_decision() {
+    for kinds in [1, 40] {
+        let wait = |index: usize| {
+            let kind = format!("{:\"<60}", index % kinds);
+            call("Wait", json!({ "event": kind, "seconds": 1 }))
+        };
+        let waits: Vec<Value> = (0..40).map(wait).collect();
+        let stage = Stage::new(&[("main", &[calls(&waits), say("done")])]);
+        let task = stage.submit(|_| ()).await;
+        stage.work().await;
+        assert_eq!(stage.status(&task).await, Status::Completed);
+        assert!(stage.conversation(&task).await.contains("too many waits"));
+    }
+}
+
+/// ID-3: evidence that comes after the model was told that nobody knows is shown to it.
+#[tokio::test(start_paused = true)]
+async fn id_3_late_evidence_is_shown_where_the_outcome_was_unknown() {
+    let stage = Stage::new(&[("main", &[calls(&[note("hang")]), say("I wonder"), say("I see")])]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    let works = stage.works();
+    stage.note.begun.notified().await;
+    works.abort();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Waiting);
+    let (action, call) = (Seq(8), first_call(7));
+    let state = stage.client.state(&task, Some(action), false).await.unwrap();
+    let identity: Identity = state.governance().action(action).unwrap().identity.clone();
+    let evidence = Item::Evidence {
+        action,
+        call,
+        identity,
+        output: "it was done".into(),
+        status: plica_kernel::event::CallStatus::Ok,
+    };
+    stage.client.deliver(&task, "engine", &evidence, None).await.unwrap();
+    stage.client.send(&task, USER, "Well?").await.unwrap();
+    stage.work().await;
+    let told = stage.conversation(&task).await;
+    assert!(told.contains("it was done") && told.contains("I see"), "{told}");
+    assert_eq!(stage.count(&task, EventType::LateResultRecorded).await, 1);
+    stage.is_at_rest(&task).await;
+}
+
+/// What children spent counts towards the cap.
+#[tokio::test(start_paused = true)]
+async fn en_4_the_cap_fails_the_task_whatever_its_children_spent() {
+    let stage = Stage::new(&[
+        ("child", &[say("answer")]),
+        ("main", &[calls(&[delegate("child", json!({}))]), calls(&[delegate("child", json!({}))]), say("done")]),
+    ]);
+    let task = stage.submit(|submission| submission.definition.budget.steps = Some(4)).await;
+    stage.work().await;
+    let payloads = stage.payloads(&task).await;
+    let Some(Payload::TaskFailed(failed)) = payloads.last() else { panic!("{:?}", payloads.last()) };
+    assert_eq!(failed.reason, FailureReason::Budget);
+    stage.is_at_rest(&task).await;
+}
