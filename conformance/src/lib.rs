@@ -30,8 +30,12 @@
 mod bench;
 pub mod content;
 pub mod differ;
+pub mod fault;
 pub mod faults;
+pub mod layer;
 mod log;
+pub mod model;
+pub mod sim;
 pub mod store;
 mod subject;
 

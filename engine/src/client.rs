@@ -17,15 +17,40 @@ use plica_ports::store::{
 };
 use plica_ports::{ContentError, ContentStore, Definition, Store};
 
+use crate::act::millis;
 use crate::compose::{ComposeError, blocks_of, text_of};
 use crate::error::{ClientError, LoadError};
-use crate::load::{LoadOptions, load};
+use crate::load::{LoadOptions, load, read_event};
 use crate::verify::Verdict;
 
 /// Characters of a goal that the row keeps for lists.
 const GOAL_SHOWN: usize = 200;
+/// Events before the last among which the end of a task is looked for: late evidence may
+/// follow it.
+const ENDINGS_LOOKED_AT: u64 = 63;
+/// Rows read at once to find the newest root.
+const ROWS_LOOKED_AT: usize = 64;
 /// Priority class of a task that asks for none.
 const PRIORITY: u8 = 2;
+
+/// Before when a task is not to be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotBefore {
+    /// This time.
+    At(Timestamp),
+    /// So long after its creation, by the store's clock. The same delay under the same key is
+    /// the same submission, whenever it is repeated.
+    In(Duration),
+}
+
+impl NotBefore {
+    fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::In(delay) => now.plus_millis(millis(delay)),
+        }
+    }
+}
 
 /// A task to be submitted.
 #[derive(Debug, Clone)]
@@ -42,8 +67,8 @@ pub struct Submission {
     pub key: Option<DedupKey>,
     /// Free labels.
     pub labels: BTreeMap<String, String>,
-    /// Not to be claimed before this time.
-    pub not_before: Option<Timestamp>,
+    /// Not to be claimed before.
+    pub not_before: Option<NotBefore>,
     /// The queue, if not the definition's.
     pub queue: Option<Queue>,
     /// Priority class, 0 first; 2 unless given.
@@ -136,6 +161,7 @@ impl Client {
             submission.queue.clone().or_else(|| submission.definition.queue.clone()).unwrap_or_else(Queue::main);
         let priority = submission.priority.unwrap_or(PRIORITY);
         let print = self.fingerprint(&submission, &definition.reference, &queue, priority);
+        let not_before = submission.not_before.map(|not_before| not_before.resolve(now));
         let id = new_task_id();
         let created = TaskCreated {
             agent: submission.definition.name.clone(),
@@ -149,7 +175,7 @@ impl Client {
             key: submission.key.clone(),
             labels: submission.labels.clone(),
             ledger,
-            not_before: submission.not_before,
+            not_before,
             parent: None,
             priority,
             queue: queue.clone(),
@@ -161,7 +187,7 @@ impl Client {
             queue,
             priority,
             labels: submission.labels,
-            not_before: submission.not_before,
+            not_before,
             created_at: now,
         };
         let mut blobs = submission.blobs;
@@ -186,7 +212,11 @@ impl Client {
         priority: u8,
     ) -> plica_kernel::canonical::Hash {
         let labels = format!("{:?}", submission.labels);
-        let not_before = submission.not_before.map(|time| time.to_string()).unwrap_or_default();
+        let not_before = match submission.not_before {
+            None => String::new(),
+            Some(NotBefore::At(time)) => time.to_string(),
+            Some(NotBefore::In(delay)) => format!("in {} ms", millis(delay)),
+        };
         fingerprint(&[
             submission.goal.as_bytes(),
             definition.sha256.as_bytes(),
@@ -211,12 +241,22 @@ impl Client {
         Ok(self.store.tasks(&filter, &Page::first(20)).await?)
     }
 
-    /// The newest task, if there is one.
+    /// The newest task that someone created, if there is one: what tasks spawn by themselves is
+    /// passed over.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn newest(&self) -> Result<Option<Row>, ClientError> {
-        Ok(self.store.tasks(&TaskFilter::default(), &Page::first(1)).await?.pop())
+        let mut page = Page::first(ROWS_LOOKED_AT);
+        loop {
+            let rows = self.store.tasks(&TaskFilter::default(), &page).await?;
+            let full = rows.len() == page.limit;
+            page.after = rows.last().map(|last| (last.facts.created_at, last.id.clone()));
+            match rows.into_iter().find(|row| row.facts.parent.is_none()) {
+                None if full => {}
+                found => return Ok(found),
+            }
+        }
     }
 
     /// The row of a task.
@@ -275,6 +315,46 @@ impl Client {
         text_of(body, self.content()?).await.map_err(|error| text_error(task, &error))
     }
 
+    /// The event by which the task ended or its last turn did: what became of it. `None` while
+    /// a turn is under way.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the end of the log.
+    pub async fn ended_by(&self, task: &TaskId) -> Result<Option<Payload>, ClientError> {
+        let head = self.row(task).await?.projection.seq;
+        let from = Seq(head.0.saturating_sub(ENDINGS_LOOKED_AT).max(1));
+        let last = self.store.read(task, from, usize::MAX).await?;
+        for stored in last.iter().rev() {
+            match read_event(task, stored)?.payload {
+                // These may follow an end.
+                Payload::TaskSnapshot(_) | Payload::LateResultRecorded(_) | Payload::ExtensionRecorded(_) => {}
+                end @ (Payload::TaskCompleted(_)
+                | Payload::TaskFailed(_)
+                | Payload::TaskCancelled(_)
+                | Payload::TaskSuspended(_)) => return Ok(Some(end)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The answer of a completed task, or of the last turn of one that waits for a message.
+    /// `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`Self::ended_by`], and when the answer's text cannot be had.
+    pub async fn answer(&self, task: &TaskId) -> Result<Option<String>, ClientError> {
+        let answer = match self.ended_by(task).await? {
+            Some(Payload::TaskCompleted(completed)) => Some(completed.answer),
+            Some(Payload::TaskSuspended(suspended)) => suspended.answer,
+            _ => None,
+        };
+        match answer {
+            Some(body) => Ok(Some(self.text(task, &body).await?)),
+            None => Ok(None),
+        }
+    }
+
     /// The conversation, for people to read.
     ///
     /// # Errors
@@ -323,8 +403,11 @@ impl Client {
     /// Sends a message.
     ///
     /// # Errors
-    /// As [`Self::deliver`].
+    /// As [`Self::deliver`], and when the conversation is closed.
     pub async fn send(&self, task: &TaskId, actor: &str, text: impl Into<String>) -> Result<Delivered, ClientError> {
+        if self.row(task).await?.projection.closed {
+            return Err(ClientError::Closed(task.clone()));
+        }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
     }
 
@@ -385,7 +468,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::deliver`]; a key conflict means that it was answered otherwise.
-    pub async fn answer(
+    pub async fn answer_question(
         &self,
         task: &TaskId,
         actor: &str,

@@ -216,6 +216,7 @@ impl Committer<'_> {
         }
         tracing::warn!(task = %self.hold.claim.task, why, "store unavailable: trying again");
         tokio::select! {
+            biased;
             () = self.host.clock.sleep(*pause) => {}
             () = self.hold.lost.cancelled() => return Err(Committed::Lost("the claim was lost".into())),
         }

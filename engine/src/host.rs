@@ -31,6 +31,23 @@ pub trait ModelSource: Send + Sync {
     -> Result<Arc<dyn Model>, ModelSourceError>;
 }
 
+/// A source with one model, whatever a definition chooses: for hosts that embed their own.
+pub struct OneModel(Arc<dyn Model>);
+
+impl OneModel {
+    /// A source of this model.
+    pub fn new(model: impl Model + 'static) -> Arc<Self> {
+        Arc::new(Self(Arc::new(model)))
+    }
+}
+
+#[async_trait]
+impl ModelSource for OneModel {
+    async fn model(&self, _: &ModelChoice, _: &dyn ContentStore) -> Result<Arc<dyn Model>, ModelSourceError> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
 /// Everything a worker works with: ports, and nothing else.
 pub struct Host {
     pub(crate) store: Arc<dyn Store>,

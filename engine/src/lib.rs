@@ -23,12 +23,17 @@ mod time;
 mod verify;
 mod worker;
 
-pub use client::{Client, Said, Submission};
+pub use client::{Client, NotBefore, Said, Submission};
 pub use compose::COMPOSER;
 pub use error::{ClientError, LoadError, WorkerError};
-pub use host::{Host, HostBuilder, ModelSource, ModelSourceError};
+pub use host::{Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
 pub use load::{LoadOptions, load};
 pub use steering::STEERING_TOOLS;
 pub use time::TokioClock;
 pub use verify::{Break, Level, Verdict};
 pub use worker::{Stop, Worker, WorkerOptions};
+
+/// The README's example is a test of this crate (LI-1).
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

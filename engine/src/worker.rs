@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_kernel::id::{Queue, TaskId};
+use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_kernel::limits::NEWER_VERSION_REST_MS;
 use plica_kernel::row::Status;
 use plica_kernel::wake::WakeKey;
@@ -60,6 +60,41 @@ pub struct WorkerOptions {
     pub only: Option<TaskId>,
 }
 
+impl WorkerOptions {
+    /// A resident worker of this name that serves every queue, holds tasks for 30 s at a time
+    /// and works on four at once.
+    ///
+    /// Its process is not told to the store, so its tasks are free once their leases are over
+    /// and not before: a host that knows its process says so in `identity`.
+    pub fn new(name: WorkerId) -> Self {
+        let identity = WorkerIdentity {
+            id: name,
+            instance: new_instance_id(),
+            host: "localhost".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: None,
+        };
+        Self {
+            identity,
+            queues: Vec::new(),
+            lease: Duration::from_secs(30),
+            concurrency: 4,
+            until_idle: false,
+            only: None,
+        }
+    }
+
+    /// The same, but it ends when there is nothing left to do.
+    #[must_use]
+    pub fn until_idle(self) -> Self {
+        Self { until_idle: true, ..self }
+    }
+}
+
+fn new_instance_id() -> InstanceId {
+    InstanceId::new(uuid::Uuid::now_v7().to_string()).expect("UUID text is a valid id")
+}
+
 /// A worker on a host.
 pub struct Worker {
     host: Arc<Host>,
@@ -94,7 +129,7 @@ impl Worker {
             left_alone: BTreeMap::new(),
             outage: Arc::new(Outage::default()),
         };
-        self.register().await;
+        self.register().await?;
         let mut heart = JoinSet::new();
         heart.spawn(beat(self.host.clone(), running.holds.clone(), self.options.clone()));
         let ended = self.work(&mut running, &stop).await;
@@ -111,10 +146,19 @@ impl Worker {
         ended
     }
 
-    async fn register(&self) {
+    /// Says that a worker is alive. One that drives a single task is none for others to count
+    /// on: it will not take theirs.
+    async fn register(&self) -> Result<(), StoreError> {
         let options = &self.options;
-        if let Err(error) = self.host.store.register(&options.identity, &options.queues, options.lease).await {
-            tracing::warn!(%error, "the worker could not be registered");
+        if options.only.is_some() {
+            return Ok(());
+        }
+        match self.host.store.register(&options.identity, &options.queues, options.lease).await {
+            Err(StoreError::Unavailable(why)) => {
+                tracing::warn!(why, "the worker could not be registered");
+                Ok(())
+            }
+            registered => registered,
         }
     }
 
@@ -303,10 +347,19 @@ impl Worker {
         if !is_still(&row) {
             return Ok(false);
         }
+        let descendants = self.descendants().await?;
         let waits_for_children = row.projection.status == Status::Waiting
             && row.projection.wake.any.iter().any(|one| matches!(one.key, WakeKey::Group(_) | WakeKey::Background));
-        // It waits its children out, unless they too wait for someone.
-        Ok(!waits_for_children || self.descendants().await?.iter().all(is_still))
+        if waits_for_children {
+            // It waits its children out, unless they too wait for someone.
+            return Ok(descendants.iter().all(is_still));
+        }
+        if descendants.is_empty() {
+            return Ok(true);
+        }
+        // Children that were told to stop are let do so.
+        let now = self.host.store.now().await?;
+        Ok(descendants.iter().all(|row| row.claimable_at.is_none_or(|at| at > now) && row.holder.is_none()))
     }
 
     /// Waits until a task ended, something may have become claimable, or it is to stop.
@@ -328,6 +381,7 @@ impl Worker {
             store.wait_claimable(&self.options.queues, POLL).await
         };
         let joined = tokio::select! {
+            biased;
             Some(joined) = running.tasks.join_next() => Some(joined),
             () = stop.0.cancelled() => None,
             waited = work => {
@@ -368,7 +422,9 @@ async fn beat(host: Arc<Host>, holds: Arc<Holds>, options: WorkerOptions) {
                 Ok(()) => renewed = now,
                 Err(error) => tracing::warn!(%error, "leases could not be renewed: trying again"),
             }
-            if let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await {
+            if options.only.is_none()
+                && let Err(error) = host.store.register(&options.identity, &options.queues, options.lease).await
+            {
                 tracing::debug!(%error, "the worker could not say that it is alive");
             }
         } else if let Err(error) = holds.glance(&*host.store).await {

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::{CanonicalError, Domain, Hash, to_vec};
+use crate::canonical::{CanonicalError, Domain, Hash, Written, to_text};
 use crate::event::{EventType, Payload};
 use crate::id::{Epoch, RunId, Seq, TaskId};
 use crate::limits::{EVENT_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -83,7 +83,7 @@ impl Envelope {
     /// [`SealError`]; nothing else can go wrong.
     pub fn seal(&self) -> Result<SealedEvent, SealError> {
         let place = |source| SealError::Canonical { task: self.task.clone(), seq: self.seq, source };
-        let payload = to_vec(&self.payload).map_err(place)?;
+        let payload = to_text(&self.payload, PAYLOAD_ROOM).map_err(place)?;
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(SealError::PayloadTooLarge {
                 task: self.task.clone(),
@@ -92,7 +92,7 @@ impl Envelope {
                 size: payload.len(),
             });
         }
-        let body = to_vec(&Members {
+        let members = Members {
             action: self.links.action,
             actor: &self.actor,
             at: self.at,
@@ -102,7 +102,7 @@ impl Envelope {
             more: self.more,
             origin: self.origin,
             parent: self.links.parent,
-            payload: &self.payload,
+            payload: Written(&payload),
             prev: self.prev,
             run: &self.run,
             seq: self.seq,
@@ -110,8 +110,8 @@ impl Envelope {
             trace: self.trace.as_deref(),
             kind: self.kind().name(),
             v: FORMAT,
-        })
-        .map_err(place)?;
+        };
+        let body = to_text(&members, payload.len() + FRAME_ROOM).map_err(place)?.into_bytes();
         if body.len() > EVENT_BYTES_MAX {
             return Err(SealError::PayloadTooLarge {
                 task: self.task.clone(),
@@ -124,6 +124,10 @@ impl Envelope {
         Ok(SealedEvent { seq: self.seq, kind: self.kind(), hash, body })
     }
 }
+
+/// Room for most payloads, and for everything else in a body.
+const PAYLOAD_ROOM: usize = 1024;
+const FRAME_ROOM: usize = 512;
 
 fn is_zero(value: &u32) -> bool {
     *value == 0
@@ -146,7 +150,7 @@ struct Members<'a> {
     origin: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<Seq>,
-    payload: &'a Payload,
+    payload: Written<'a>,
     prev: Hash,
     run: &'a RunId,
     seq: Seq,

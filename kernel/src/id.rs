@@ -30,7 +30,9 @@ fn text_id(kind: &'static str, text: &str) -> Result<(), IdError> {
     if text.len() > ID_BYTES_MAX {
         return error("is longer than 255 bytes");
     }
-    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    // Nearly every id is graphic ASCII, which needs no look at characters.
+    let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_graphic && text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return error("holds white space or control characters");
     }
     Ok(())
@@ -164,13 +166,15 @@ impl fmt::Display for CallId {
 impl FromStr for CallId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let parsed = text.split_once('.').and_then(|(decision, index)| {
-            Some(Self { decision: Seq(decision.parse().ok()?), index: index.parse().ok()? })
-        });
         // One spelling only: "+1.0" and "01.0" parse as numbers but are not ids.
+        let is_plain = |digits: &str| digits == "0" || !digits.starts_with(['0', '+']);
+        let parsed = text.split_once('.').and_then(|(decision, index)| {
+            let call = Self { decision: Seq(decision.parse().ok()?), index: index.parse().ok()? };
+            (is_plain(decision) && is_plain(index)).then_some(call)
+        });
         match parsed {
-            Some(call) if call.to_string() == text => Ok(call),
-            _ => Err(IdError {
+            Some(call) => Ok(call),
+            None => Err(IdError {
                 kind: "call id",
                 text: text.chars().take(80).collect(),
                 rule: "is not <decision>.<index>",
@@ -187,7 +191,17 @@ impl Serialize for CallId {
 
 impl<'de> Deserialize<'de> for CallId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = CallId;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a call id")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<CallId, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Visitor)
     }
 }
 

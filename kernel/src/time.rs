@@ -1,6 +1,5 @@
 //! Recorded time: microseconds since the Unix epoch, with one spelling as text.
 
-use alloc::{format, string::String};
 use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -94,13 +93,35 @@ const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes `value` with leading zeros over all of `digits`.
+fn write_digits(digits: &mut [u8], mut value: i64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+}
+
+impl Timestamp {
+    /// Hands the one spelling to `take`.
+    fn with_text<T>(self, take: impl FnOnce(&str) -> T) -> T {
         let (year, month, day) = civil_from_days(self.0.div_euclid(MICROS_PER_DAY));
         let micros = self.0.rem_euclid(MICROS_PER_DAY);
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        write_digits(&mut text[0..4], year);
+        write_digits(&mut text[5..7], month);
+        write_digits(&mut text[8..10], day);
+        write_digits(&mut text[11..13], seconds / 3600);
+        write_digits(&mut text[14..16], seconds / 60 % 60);
+        write_digits(&mut text[17..19], seconds % 60);
+        write_digits(&mut text[20..26], micros);
+        take(core::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_text(|text| f.write_str(text))
     }
 }
 
@@ -112,15 +133,24 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{self}"))
+        self.with_text(|text| serializer.serialize_str(text))
     }
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text)
-            .ok_or_else(|| de::Error::custom(format!("{text:?} is not a time like 2026-11-30T09:41:22.123456Z")))
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Timestamp;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time like 2026-11-30T09:41:22.123456Z")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Timestamp, E> {
+                Timestamp::parse(text)
+                    .ok_or_else(|| E::custom(format_args!("{text:?} is not a time like 2026-11-30T09:41:22.123456Z")))
+            }
+        }
+        deserializer.deserialize_str(Visitor)
     }
 }
 

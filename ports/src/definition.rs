@@ -19,6 +19,13 @@ pub struct ModelChoice {
     pub options: BTreeMap<String, String>,
 }
 
+impl ModelChoice {
+    /// The model of this name, with no option set.
+    pub fn new(provider: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { provider: provider.into(), name: name.into(), script: None, options: BTreeMap::new() }
+    }
+}
+
 /// What no rule names follows the mode (EN-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,6 +106,27 @@ pub struct Definition {
 pub struct DefinitionError(#[from] pub CanonicalError);
 
 impl Definition {
+    /// An agent without tools, rules or caps, which works in `/`; set what else it needs.
+    pub fn new(name: impl Into<String>, model: ModelChoice) -> Self {
+        Self {
+            allow: Vec::new(),
+            ask: Vec::new(),
+            budget: Budget::default(),
+            deny: Vec::new(),
+            env: Vec::new(),
+            instructions: String::new(),
+            interactive: false,
+            model,
+            name: name.into(),
+            on_crash: OnCrash::default(),
+            permission_mode: PermissionMode::default(),
+            queue: None,
+            subagents: BTreeMap::new(),
+            tools: Vec::new(),
+            workspace: "/".into(),
+        }
+    }
+
     /// The canonical bytes that are stored and cited.
     ///
     /// # Errors

@@ -22,7 +22,22 @@ pub enum Ruling {
     },
 }
 
-/// What a guard sees: the call, and the task as it stands, read only (HO-4).
+/// What a guard sees: the call, and the task as it stands, read only (HO-4). There is no claim
+/// in it to append with, and the state cannot take an event through it:
+///
+/// ```compile_fail,E0609
+/// fn append(view: &plica_ports::GuardView<'_>) -> plica_ports::store::Claim {
+///     view.claim.clone() // no such member: only the commit path holds a claim
+/// }
+/// ```
+///
+/// ```compile_fail,E0596
+/// use plica_kernel::{canonical::Hash, envelope::Envelope};
+///
+/// fn record(view: &plica_ports::GuardView<'_>, event: &Envelope, hash: Hash) {
+///     let _ = view.task.apply(event, hash); // a shared reference
+/// }
+/// ```
 #[derive(Debug)]
 pub struct GuardView<'a> {
     /// The task.

@@ -3,6 +3,14 @@ use plica_kernel::message::Block;
 use plica_kernel::state::Task;
 
 /// What a policy sees: the reply and the task as it stands, read only (HO-4).
+///
+/// ```compile_fail,E0596
+/// use plica_kernel::{canonical::Hash, envelope::Envelope};
+///
+/// fn record(view: &plica_ports::PolicyView<'_>, event: &Envelope, hash: Hash) {
+///     let _ = view.task.apply(event, hash); // a shared reference
+/// }
+/// ```
 #[derive(Debug)]
 pub struct PolicyView<'a> {
     /// The task, before the reply is recorded.

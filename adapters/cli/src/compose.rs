@@ -1,23 +1,22 @@
 //! Which concrete thing is plugged in where: the only place that chooses.
 
+mod models;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use etcetera::BaseStrategy;
-use plica_engine::{Host, HostBuilder, ModelSource, ModelSourceError, Worker, WorkerOptions};
+use plica_engine::{Host, HostBuilder, Worker, WorkerOptions};
 use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_memory::MemoryStore;
+use plica_ports::Store;
 use plica_ports::store::{ProcessIdentity, Worker as Identity};
-use plica_ports::{ContentStore, Model, ModelChoice, Store};
-use plica_script::ScriptModel;
 use plica_sqlite::{OpenOptions, SqliteStore};
 
-use crate::fault::Fault;
-
-/// The model providers of this build.
-pub const PROVIDERS: &[&str] = &["script"];
+use self::models::Models;
+pub use self::models::{Reach, providers, reach};
+use crate::fault::{Fault, STORE_HINT};
 
 /// The store that `--store` or `PLICA_STORE` names, else a file in the user's data folder
 /// (CL-3). Opening creates nothing.
@@ -32,7 +31,7 @@ pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
     match named.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false }),
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
-        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:"))),
+        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:{STORE_HINT}"))),
     }
 }
 
@@ -48,32 +47,7 @@ pub fn tool_names() -> Vec<String> {
 
 /// A host on `store` with every adapter of this build.
 pub fn host(store: Arc<dyn Store>) -> HostBuilder {
-    Host::builder(store, Arc::new(Models)).tools(plica_tools::all())
-}
-
-/// The models of this build.
-struct Models;
-
-#[async_trait]
-impl ModelSource for Models {
-    async fn model(
-        &self,
-        choice: &ModelChoice,
-        content: &dyn ContentStore,
-    ) -> Result<Arc<dyn Model>, ModelSourceError> {
-        if choice.provider != "script" {
-            return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
-        }
-        let unusable = |reason: String| ModelSourceError::Unusable {
-            provider: choice.provider.clone(),
-            name: choice.name.clone(),
-            reason,
-        };
-        let script = choice.script.as_ref().ok_or_else(|| unusable("the definition cites no script".into()))?;
-        let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
-        let model = ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
-        Ok(Arc::new(model))
-    }
+    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all())
 }
 
 /// What a worker of this process is to do.
@@ -92,11 +66,13 @@ pub struct Work {
 
 /// The lease of a verb that drives a task itself.
 pub const LEASE: Duration = Duration::from_secs(30);
+/// Tasks at a time in a verb that drives a task itself: its subtasks run side by side.
+pub const CONCURRENCY: usize = 4;
 
 /// A worker of this process on `host`.
-pub fn worker(host: Arc<Host>, work: Work) -> Worker {
+pub fn worker(host: Arc<Host>, identity: Identity, work: Work) -> Worker {
     let options = WorkerOptions {
-        identity: identity(),
+        identity,
         queues: work.queues,
         lease: work.lease,
         concurrency: work.concurrency,
@@ -106,7 +82,13 @@ pub fn worker(host: Arc<Host>, work: Work) -> Worker {
     Worker::new(host, options)
 }
 
-fn identity() -> Identity {
+/// Whether the process that holds something is known to be gone.
+pub fn is_gone(holder: &Identity) -> bool {
+    holder.process.as_ref().is_some_and(plica_sqlite::is_process_gone)
+}
+
+/// A worker of this process, as others see it.
+pub fn identity() -> Identity {
     let instance = uuid::Uuid::now_v7().to_string();
     let process: Option<ProcessIdentity> = plica_sqlite::process_identity();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")

@@ -1,7 +1,7 @@
 //! What can go wrong, by exit status (CL-2).
 
 use plica_engine::{ClientError, LoadError, WorkerError};
-use plica_ports::store::{DeliverError, StoreError};
+use plica_ports::store::{CreateError, DeliverError, StoreError};
 
 /// The command line asks for what does not apply.
 pub const USAGE: u8 = 2;
@@ -23,6 +23,9 @@ pub enum Fault {
     /// The user broke it off; what was printed already.
     #[error("")]
     Interrupted,
+    /// Whoever read standard output has gone: there is nobody left to print for.
+    #[error("")]
+    ReaderGone,
 }
 
 impl Fault {
@@ -33,6 +36,7 @@ impl Fault {
             Self::Config(_) => 4,
             Self::Verification => 5,
             Self::Interrupted => 130,
+            Self::ReaderGone => 0,
         }
     }
 }
@@ -52,11 +56,40 @@ impl From<ClientError> for Fault {
                     | DeliverError::KeyConflict { .. }
                     | DeliverError::TooLarge { .. }
                     | DeliverError::Invalid { .. }
-            ) | ClientError::Create(plica_ports::store::CreateError::KeyConflict { .. })
+            ) | ClientError::Create(CreateError::KeyConflict { .. })
         );
-        if unknown || refused { Self::Usage(error.to_string()) } else { Self::Config(error.to_string()) }
+        let refused = refused || matches!(error, ClientError::Closed(_));
+        let hint = hint(&error).unwrap_or_default();
+        if unknown || refused { Self::Usage(format!("{error}{hint}")) } else { Self::Config(format!("{error}{hint}")) }
     }
 }
+
+/// The next command to type, where the error does not name one itself (CL-8).
+fn hint(error: &ClientError) -> Option<String> {
+    let store = match error {
+        ClientError::Store(store)
+        | ClientError::Load(LoadError::Store(store))
+        | ClientError::Create(CreateError::Store(store))
+        | ClientError::Deliver(DeliverError::Store(store)) => Some(store),
+        _ => None,
+    };
+    match (store, error) {
+        (Some(StoreError::UnknownTask(_)), _) | (_, ClientError::Load(LoadError::UnknownTask(_))) => {
+            Some("; `plica list` shows the tasks".into())
+        }
+        (Some(StoreError::Unusable(_)), _) => Some(STORE_HINT.into()),
+        (_, ClientError::Deliver(DeliverError::TaskOver { task, .. })) => {
+            Some(format!("; `plica show {task}` says how it ended"))
+        }
+        (_, ClientError::Create(CreateError::KeyConflict { task, .. })) => {
+            Some(format!("; `plica show {task}` shows that task"))
+        }
+        _ => None,
+    }
+}
+
+/// How another store is named.
+pub const STORE_HINT: &str = "; `plica help` says how a store is named";
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
@@ -66,6 +99,9 @@ impl From<StoreError> for Fault {
 
 impl From<WorkerError> for Fault {
     fn from(error: WorkerError) -> Self {
-        Self::Config(error.to_string())
+        match error {
+            WorkerError::Store(error) => error.into(),
+            error => Self::Config(error.to_string()),
+        }
     }
 }

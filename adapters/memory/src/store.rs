@@ -200,6 +200,7 @@ impl Store for MemoryStore {
                 match self.look(|world, now| (world.next_due(queues), now))? {
                     (Some(due), now) if due <= now => return Ok(()),
                     (Some(due), _) => tokio::select! {
+                        biased;
                         () = changed => {}
                         () = self.clock.reached(due) => {}
                     },

@@ -48,7 +48,7 @@ use crate::time::Time;
 use crate::watch::Pulse;
 use crate::writer::{Kind, Tx, Writer};
 
-pub use process::process_identity;
+pub use process::{is_process_gone, process_identity};
 
 /// The oldest SQLite that is safe: before it, a write and a checkpoint at the same moment on
 /// two connections could damage a file in WAL mode.

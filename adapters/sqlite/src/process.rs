@@ -27,6 +27,17 @@ fn discover() -> Option<ProcessIdentity> {
     Some(ProcessIdentity { boot, namespace, pid, started: Stat::parse(&stat)?.started })
 }
 
+/// Whether a process is known to be gone; any doubt, as about one of another boot or pid
+/// namespace, is `false`.
+pub fn is_process_gone(process: &ProcessIdentity) -> bool {
+    process_identity().is_some_and(|own| {
+        own.boot == process.boot
+            && own.namespace == process.namespace
+            && own != *process
+            && is_gone(process.pid, process.started)
+    })
+}
+
 /// Whether the process of this number and start time, of our own boot and pid namespace, is
 /// known to be gone. Any doubt is `false`: then the lease decides.
 pub(crate) fn is_gone(pid: u32, started: u64) -> bool {

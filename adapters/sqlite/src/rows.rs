@@ -215,20 +215,24 @@ fn facts(row: &Columns<'_>) -> rusqlite::Result<Facts> {
     })
 }
 
-/// Reads id, instance, host, version, boot, namespace, pid and start time, from `at` on.
-fn worker(row: &Columns<'_>, at: usize) -> rusqlite::Result<Worker> {
-    let process = match (row.get(at + 4)?, row.get(at + 5)?, row.get(at + 6)?, row.get(at + 7)?) {
+/// Reads boot, namespace, pid and start time, from `at` on.
+pub(crate) fn process(row: &Columns<'_>, at: usize) -> rusqlite::Result<Option<ProcessIdentity>> {
+    Ok(match (row.get(at)?, row.get(at + 1)?, row.get(at + 2)?, row.get(at + 3)?) {
         (Some(boot), Some(namespace), Some(pid), Some(started)) => {
             let started: i64 = started;
             Some(ProcessIdentity { boot, namespace, pid, started: started.unsigned_abs() })
         }
         _ => None,
-    };
+    })
+}
+
+/// Reads id, instance, host, version, boot, namespace, pid and start time, from `at` on.
+fn worker(row: &Columns<'_>, at: usize) -> rusqlite::Result<Worker> {
     Ok(Worker {
         id: id(row, at, WorkerId::new)?,
         instance: id(row, at + 1, InstanceId::new)?,
         host: row.get(at + 2)?,
         version: row.get(at + 3)?,
-        process,
+        process: process(row, at + 4)?,
     })
 }

@@ -7,8 +7,8 @@ use plica_kernel::time::Timestamp;
 use plica_ports::store::{Worker, WorkerRow};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::process::{is_gone, process_identity};
-use crate::rows::{id, int, json, micros, number, time, to_json};
+use crate::process::{is_gone, is_process_gone, process_identity};
+use crate::rows::{id, int, json, micros, number, process, time, to_json};
 use crate::writer::Tx;
 
 /// How long a worker that was not seen is remembered: long enough for people to ask.
@@ -64,22 +64,25 @@ pub(crate) fn deregister(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Workers seen within twice their lease, newest first.
+/// Workers seen within twice their lease, newest first. One whose process is known to be gone
+/// is not alive, however lately it was seen: who counts on it would wait for nothing.
 pub(crate) fn list(conn: &Connection, now: Timestamp) -> rusqlite::Result<Vec<WorkerRow>> {
-    let sql = "SELECT id, host, version, queues, lease, seen_at FROM workers \
+    let sql = "SELECT id, host, version, queues, lease, seen_at, boot, namespace, pid, started FROM workers \
                WHERE seen_at IS NOT NULL AND ?1 - seen_at <= 2 * lease ORDER BY seen_at DESC, key DESC";
     let mut statement = conn.prepare_cached(sql)?;
     let rows = statement.query_map([now.micros()], |row| {
-        Ok(WorkerRow {
+        let alive = process(row, 6)?.is_none_or(|process| !is_process_gone(&process));
+        let worker = WorkerRow {
             id: id(row, 0, WorkerId::new)?,
             host: row.get(1)?,
             version: row.get(2)?,
             queues: json(row, 3)?,
             lease: Duration::from_micros(number(row, 4)?),
             seen_at: time(row, 5)?,
-        })
+        };
+        Ok(alive.then_some(worker))
     })?;
-    rows.collect()
+    rows.filter_map(Result::transpose).collect()
 }
 
 /// Numbers of the processes that hold something and are known to be gone. What is gone stays

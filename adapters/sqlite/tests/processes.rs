@@ -132,3 +132,21 @@ async fn st_16_in_doubt_the_lease_decides() {
     let second = bench.hold(&worker(&bench), &log.id).await;
     assert_eq!(second.claim.epoch, first.claim.epoch.next());
 }
+
+/// ST-19: whoever sends a message must not count on a worker whose process is gone.
+#[tokio::test]
+async fn st_19_a_worker_whose_process_is_gone_is_not_alive() {
+    let (_folder, path) = place();
+    let bench = bench(&path).await;
+    let own = process_identity().expect("tests run where /proc tells");
+    let absent = plica_ports::store::ProcessIdentity { pid: 1 << 30, ..own.clone() };
+    let elsewhere = plica_ports::store::ProcessIdentity { boot: "another".into(), ..absent.clone() };
+    for (name, process) in [("here", Some(own)), ("gone", Some(absent)), ("elsewhere", Some(elsewhere))] {
+        let worker = Worker { process, ..bench.worker(name) };
+        bench.store().register(&worker, &[], LEASE).await.expect("it is registered");
+    }
+    let alive = bench.store().workers().await.expect("workers can be read");
+    let mut alive: Vec<&str> = alive.iter().map(|worker| worker.id.as_str()).collect();
+    alive.sort_unstable();
+    assert_eq!(alive, ["elsewhere", "here"]);
+}

@@ -81,6 +81,7 @@ macro_rules! with_store_clauses {
                 st_7_any_alternative_wakes,
                 st_7_an_item_that_steers_wakes,
                 st_7_an_item_leaves_what_is_awake_alone,
+                st_7_an_order_to_stop_waits_for_no_not_before,
                 st_7_a_suspend_makes_the_same_test,
                 st_7_no_wake_is_lost_between_suspend_and_delivery,
                 st_7_no_item_wakes_twice,
@@ -162,6 +163,15 @@ macro_rules! tests_of {
             }
         )+)+
     };
+    (model, $make:path; $($file:ident: $($clause:ident),+;)+) => {
+        $($(
+            #[test]
+            fn $clause() {
+                use super::*;
+                $crate::run($make, $crate::model::$file::$clause);
+            }
+        )+)+
+    };
     (content, $make:path; $($file:ident: $($clause:ident),+;)+) => {
         $($(
             #[test]
@@ -192,8 +202,12 @@ mod tests {
     fn every_function_of_the_suites_is_in_their_lists() {
         let stores = with_store_clauses!([names_of], store, none);
         let contents = crate::with_content_clauses!([names_of], content, none);
-        for (file, clauses) in stores.into_iter().chain(contents) {
-            let path = if file == "content" { "src/content.rs".into() } else { format!("src/store/{file}.rs") };
+        let models = crate::with_model_clauses!([names_of], model, none);
+        let stores = stores.map(|(file, clauses)| (format!("store/{file}"), clauses));
+        let contents = contents.map(|(file, clauses)| (file.to_owned(), clauses));
+        let models = models.map(|(file, clauses)| (format!("model/{file}"), clauses));
+        for (file, clauses) in stores.into_iter().chain(contents).chain(models) {
+            let path = format!("src/{file}.rs");
             let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
             let source = std::fs::read_to_string(path).expect("the suite's sources are there");
             assert_eq!(clauses.iter().copied().collect::<BTreeSet<_>>(), written(&source), "{file}");

@@ -26,20 +26,26 @@ impl Hash {
     pub fn parse(text: &str) -> Option<Self> {
         let digits: &[u8; 64] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        let mut seen = 0;
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+            seen |= high | low;
+            *byte = high << 4 | low & 15;
         }
-        Some(Self(bytes))
+        (seen < 16).then_some(Self(bytes))
     }
 }
 
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+/// The value of each hexadecimal digit; of any other byte more than a digit can have.
+const NIBBLES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digit += 1;
     }
-}
+    values
+};
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

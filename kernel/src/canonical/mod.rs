@@ -16,13 +16,16 @@
 
 mod digest;
 mod parse;
+mod scan;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use digest::{Domain, Hash, Hasher, content_hash, genesis_hash};
+pub(crate) use parse::from_slice_with;
 pub use parse::{Raw, check, from_slice};
+pub(crate) use write::{Written, to_text};
 pub use write::{string_len, to_vec, write_string};
 
 /// The deepest nesting of arrays and objects that is read or written.

@@ -2,14 +2,14 @@ use alloc::{
     borrow::Cow,
     string::{String, ToString},
 };
-use core::{cmp::Ordering, fmt};
+use core::{cmp::Ordering, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, IntoDeserializer, Visitor},
 };
 
-use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, write::name_order};
+use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, scan::plain_len, write::name_order};
 
 /// Decodes canonical bytes, refusing whatever is not canonical anywhere in them, members
 /// that `T` does not know included.
@@ -20,10 +20,18 @@ use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, write::name_order};
 /// [`CanonicalError::Form`] where the text is not canonical, [`CanonicalError::Shape`] where
 /// it is but is not a `T`.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, CanonicalError> {
+    from_slice_with(PhantomData::<T>, bytes)
+}
+
+/// [`from_slice`] for a shape that depends on more than a type.
+pub(crate) fn from_slice_with<'de, S: DeserializeSeed<'de>>(
+    seed: S,
+    bytes: &'de [u8],
+) -> Result<S::Value, CanonicalError> {
     let text = core::str::from_utf8(bytes)
         .map_err(|error| CanonicalError::Form { offset: error.valid_up_to(), rule: "text is UTF-8" })?;
     let mut parser = Parser { text, at: 0, depth: 0 };
-    let value = T::deserialize(&mut parser).map_err(|error| parser.locate(error))?;
+    let value = seed.deserialize(&mut parser).map_err(|error| parser.locate(error))?;
     if parser.at < text.len() {
         return Err(parser.form("nothing follows the value"));
     }
@@ -162,9 +170,7 @@ impl<'de> Parser<'de> {
 
     /// Moves to the next quote, backslash or control character.
     fn plain(&mut self) {
-        let rest = &self.text.as_bytes()[self.at..];
-        let stop = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-        self.at += rest.iter().position(stop).unwrap_or(rest.len());
+        self.at += plain_len(&self.text.as_bytes()[self.at..]);
     }
 
     fn escape(&mut self) -> Result<char, CanonicalError> {

@@ -22,6 +22,7 @@ use crate::id::{Epoch, RunId, Seq, TaskId};
 use crate::limits::{EVENT_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::time::Timestamp;
 
+mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -108,6 +109,11 @@ pub fn decode_trusted(body: &[u8]) -> Result<Envelope, DecodeError> {
             rule: format!("body of {} bytes is over {EVENT_BYTES_MAX}", body.len()),
         });
     }
+    quick::decode(body).map_or_else(|| thorough(body), Ok)
+}
+
+/// Decodes a body that is not too large, whatever is unusual about it.
+fn thorough(body: &[u8]) -> Result<Envelope, DecodeError> {
     let members: Members = match from_slice(body) {
         Ok(members) => members,
         Err(error) => return Err(classify(body, &error.to_string())),

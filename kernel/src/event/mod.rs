@@ -12,7 +12,7 @@ mod task;
 
 use core::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::canonical::{CanonicalError, from_slice};
 
@@ -104,6 +104,18 @@ macro_rules! catalogue {
             /// The type of the event that carries this payload.
             pub const fn kind(&self) -> EventType {
                 match self { $(Self::$name(_) => EventType::$name,)* }
+            }
+
+            /// Reads a payload of `kind` where it stands in a larger text; `None` when the type
+            /// is only reserved.
+            pub(crate) fn read<'de, D: Deserializer<'de>>(
+                kind: EventType,
+                deserializer: D,
+            ) -> Result<Option<Self>, D::Error> {
+                match kind {
+                    $(EventType::$name => $name::deserialize(deserializer).map(|payload| Some(Self::$name(payload))),)*
+                    $(EventType::$other => Ok(None),)*
+                }
             }
 
             /// Decodes the canonical bytes of a payload of `kind`.

@@ -27,6 +27,13 @@ pub struct Alternative {
     pub need: u32,
 }
 
+impl Alternative {
+    /// How many items it takes: never none, which would wake a task for nothing.
+    pub fn items(&self) -> usize {
+        self.need.max(1) as usize
+    }
+}
+
 /// What wakes a suspended task: any alternative, or the time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Wake {
@@ -54,7 +61,7 @@ impl Wake {
     pub fn is_met<'a>(&self, keys: impl Iterator<Item = &'a WakeKey> + Clone) -> bool {
         self.any
             .iter()
-            .any(|alternative| keys.clone().filter(|key| **key == alternative.key).count() >= alternative.need as usize)
+            .any(|alternative| keys.clone().filter(|key| **key == alternative.key).count() >= alternative.items())
     }
 
     /// Whether `items` wake the task: some alternative is met, or one of them steers.
@@ -62,7 +69,7 @@ impl Wake {
         items.iter().any(|item| item.item.steers())
             || self.any.iter().any(|alternative| {
                 let carried = items.iter().filter(|item| item.item.key().as_ref() == Some(&alternative.key));
-                carried.count() >= alternative.need as usize
+                carried.count() >= alternative.items()
             })
     }
 }

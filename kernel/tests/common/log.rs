@@ -55,26 +55,29 @@ pub fn fold(log: &Log) -> Task {
 }
 
 /// The state by the newest snapshot that can be used, when content is what `content` says it
-/// is; a snapshot that lacks a segment is passed over as one that lacks its state is.
+/// is. As the engine does, segments are read after the fold; a snapshot that lacks one is passed
+/// over as one that lacks its state is.
 pub fn fold_with(log: &Log, content: impl Fn(&Hash) -> Option<Vec<u8>>) -> Task {
     let envelopes = log.envelopes();
     let mut landings = Vec::new();
-    let mut base = None;
     for event in envelopes.iter().rev() {
         landings.extend(landing_of(event));
         let Payload::TaskSnapshot(taken) = &event.payload else { continue };
         if landings.iter().any(|landing| *landing < taken.through) {
             continue;
         }
-        base = content(&taken.state_ref.sha256)
-            .and_then(|bytes| snapshot::load(event, &bytes))
-            .and_then(|task| expand(task, &content));
-        if base.is_some() {
-            break;
+        let base = content(&taken.state_ref.sha256).and_then(|bytes| snapshot::load(event, &bytes));
+        let folded = base.map(|base| fold_from(log, &envelopes, Some(base), &landings));
+        if let Some(task) = folded.and_then(|task| expand(task, &content)) {
+            return task;
         }
     }
+    fold_from(log, &envelopes, None, &landings)
+}
+
+fn fold_from(log: &Log, envelopes: &[Envelope], base: Option<Task>, landings: &[Seq]) -> Task {
     let from = base.as_ref().map_or(0, |base| base.head().seq.0 as usize);
-    let mut folder = Folder::new(base, landings);
+    let mut folder = Folder::new(base, landings.iter().copied());
     for (event, stored) in envelopes.iter().zip(log.events()).skip(from) {
         folder.push(event, stored.hash, None).unwrap();
     }

@@ -1,6 +1,7 @@
 //! What the laws are tried on: logs that the machine itself walked into, logs made by hand, and
 //! a fold that goes by whichever snapshots it is allowed to see.
 
+pub mod hand;
 pub mod log;
 pub mod world;
 

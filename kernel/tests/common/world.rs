@@ -35,7 +35,7 @@ pub struct Habits {
     pub long: usize,
     /// Replies that are truncated or empty.
     pub odd: usize,
-    /// Appends after which live and folded state are compared: a long walk cannot afford all.
+    /// Appends after which live and folded state are compared: one test affords all of them.
     pub compare: usize,
 }
 
@@ -52,7 +52,7 @@ impl Habits {
             calls: 60,
             long: 10,
             odd: 10,
-            compare: 1,
+            compare: 10,
         }
     }
 
@@ -226,7 +226,8 @@ impl World {
     }
 
     pub fn inputs(&self) -> Inputs {
-        Inputs { now: self.now, items: self.untaken(), run: self.run.clone(), stopping: false, unusable: None }
+        let (items, run) = (self.untaken(), self.run.clone());
+        Inputs { now: self.now, items, run, spawns: Default::default(), stopping: false, unusable: None }
     }
 
     pub fn draft(&self) -> Draft {

@@ -57,7 +57,7 @@ fn stored(event: &SealedEvent) -> (Seq, &Hash, &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn ev_3_ev_8_unknown_members_never_change_the_fold(world in walk()) {

@@ -7,4 +7,9 @@
 mod common;
 
 mod bytes;
+mod golden;
+mod house;
+mod live_path;
+mod refusals;
+mod steps;
 mod walks;

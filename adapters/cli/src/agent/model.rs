@@ -5,6 +5,7 @@ use std::path::Path;
 
 use plica_kernel::body::{Blob, MEDIA_JSON};
 use plica_kernel::limits::CONTENT_BYTES_MAX;
+use plica_openai::{Preset, Settings};
 use plica_ports::ModelChoice;
 use plica_script::ScriptModel;
 use toml::Value;
@@ -14,13 +15,34 @@ use super::table::{Section, nearest};
 
 /// The providers that agent files can name. Whether a worker has an adapter for one is the
 /// caller's affair.
-const PROVIDERS: &[&str] = &["anthropic", "openai", "openai-compatible", "openai-responses", SCRIPT];
+const PROVIDERS: &[&str] = &[
+    "anthropic",
+    "llama.cpp",
+    "ollama",
+    "openai",
+    "openai-compatible",
+    "openai-responses",
+    "openrouter",
+    SCRIPT,
+    "vllm",
+];
 
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
 
 /// The keys of a model's table.
-const KEYS: &[&str] = &["api_key_env", "base_url", "name", "provider"];
+const KEYS: &[&str] = &[
+    "api_key_env",
+    "base_url",
+    "headers",
+    "max_tokens",
+    "name",
+    "preset",
+    "provider",
+    "temperature",
+    "thinking",
+    "timeout_s",
+];
 
 const EXAMPLE: &str = "model = \"script:replies.json\"";
 
@@ -47,7 +69,29 @@ pub(super) fn choice(section: &Section<'_>, blobs: &mut Vec<Blob>) -> Result<Mod
     if provider == SCRIPT {
         return scripted(section, name, options, blobs);
     }
+    check_options(section, provider, &options)?;
     Ok(ModelChoice { provider: provider.to_owned(), name: name.to_owned(), script: None, options })
+}
+
+/// Whether a provider's adapter takes these options. They are checked now, before a task
+/// exists; a worker reads them the same way.
+fn check_options(
+    section: &Section<'_>,
+    provider: &str,
+    options: &BTreeMap<String, String>,
+) -> Result<(), AgentFileError> {
+    let in_model = |option: &str| format!("model.{option}");
+    if Preset::named(provider).is_some() {
+        // Without a table there is no option to point at, only one that is missing.
+        let place = |option: &str| if options.is_empty() { "model".to_owned() } else { in_model(option) };
+        return Settings::of(provider, options)
+            .map(drop)
+            .map_err(|error| section.wrong(&place(&error.option), error.rule));
+    }
+    match options.keys().find(|option| !["api_key_env", "base_url"].contains(&option.as_str())) {
+        Some(option) => Err(section.wrong(&in_model(option), format!("provider `{provider}` has no such option"))),
+        None => Ok(()),
+    }
 }
 
 /// Provider, name and options of a model's table.
@@ -69,6 +113,19 @@ fn from_table<'a>(section: &Section<'a>) -> Result<(&'a str, &'a str, BTreeMap<S
         }
         options.insert("base_url".to_owned(), url.to_owned());
     }
+    if let Some(Value::Float(number)) = model.value("temperature") {
+        return Err(
+            model.wrong("temperature", format!("write it as a string, \"{number}\": its digits go out as they are"))
+        );
+    }
+    for key in ["preset", "temperature", "thinking"] {
+        options.extend(model.text(key)?.map(|text| (key.to_owned(), text.to_owned())));
+    }
+    for key in ["max_tokens", "timeout_s"] {
+        options.extend(model.count(key)?.map(|count| (key.to_owned(), count.to_string())));
+    }
+    let headers = model.named_texts("headers")?;
+    options.extend(headers.into_iter().map(|(name, value)| (format!("headers.{name}"), value.to_owned())));
     Ok((provider, name, options))
 }
 

@@ -120,6 +120,22 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The texts of the table under `key`, by whatever names; none when there is none.
+    pub(super) fn named_texts(&self, key: &str) -> Result<Vec<(&'a str, &'a str)>, AgentFileError> {
+        let expected = "a table of strings";
+        match self.value(key) {
+            None => Ok(vec![]),
+            Some(Value::Table(table)) => table
+                .iter()
+                .map(|(name, value)| {
+                    let text = value.as_str().ok_or_else(|| self.mistyped(key, value, expected))?;
+                    Ok((name.as_str(), text))
+                })
+                .collect(),
+            Some(value) => Err(self.mistyped(key, value, expected)),
+        }
+    }
+
     /// The truth under `key`; false when there is none.
     pub(super) fn flag(&self, key: &str) -> Result<bool, AgentFileError> {
         match self.value(key) {

@@ -259,6 +259,39 @@ fn cl_2_the_model_has_to_be_named_and_a_script_to_be_sound() {
             "`model.base_url` is wrong",
         ),
         (
+            "name = \"a\"\nmodel = \"openai-compatible:m\"",
+            "`model` is wrong: a server without a preset needs an address",
+        ),
+        ("name = \"a\"\nmodel = \"olama:m\"", "unknown provider `olama`; did you mean `ollama`?"),
+        (
+            "name = \"a\"\nmodel = {provider = \"ollama\", name = \"m\", temperature = 0.7}",
+            "`model.temperature` is wrong: write it as a string, \"0.7\"",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"ollama\", name = \"m\", preset = \"vllm\"}",
+            "`model.preset` is wrong: it goes with provider `openai-compatible` alone",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"openai-compatible\", name = \"m\", preset = \"vlm\"}",
+            "`model.preset` is wrong: expected one of openai, ollama, llama.cpp, vllm, openrouter",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"openai\", name = \"m\", headers = {X-Api-Key = \"sk-secret\"}}",
+            "`model.headers.X-Api-Key` is wrong: it looks like a key or password; write \"env:VARIABLE\"",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"openai\", name = \"m\", headers = {X = 1}}",
+            "`model.headers` is wrong: it is a TOML integer; expected a table of strings",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"anthropic\", name = \"m\", thinking = \"none\"}",
+            "`model.thinking` is wrong: provider `anthropic` has no such option",
+        ),
+        (
+            "name = \"a\"\nmodel = {provider = \"openai\", name = \"m\", max_token = 1}",
+            "unknown key `model.max_token`; did you mean `model.max_tokens`?",
+        ),
+        (
             "name = \"a\"\nmodel = {provider = \"script\", name = \"s.json\", base_url = \"http://h\"}",
             "a scripted model has no `base_url`",
         ),
@@ -287,10 +320,33 @@ fn ho_3_a_model_is_a_name_or_a_table() {
             vec![("api_key_env", "KEY"), ("base_url", "http://localhost:1/v1")],
         ),
         ("{provider = \"script\", name = \"s.json\"}", "script", "s.json", vec![]),
+        ("\"ollama:qwen3:8b\"", "ollama", "qwen3:8b", vec![]),
+        (
+            "{provider = \"openai-compatible\", name = \"m\", preset = \"vllm\", max_tokens = 9, timeout_s = 60, \
+             temperature = \"0.70\", thinking = \"none\", headers = {X-Title = \"t\", X-Token = \"env:T\"}}",
+            "openai-compatible",
+            "m",
+            vec![
+                ("headers.X-Title", "t"),
+                ("headers.X-Token", "env:T"),
+                ("max_tokens", "9"),
+                ("preset", "vllm"),
+                ("temperature", "0.70"),
+                ("thinking", "none"),
+                ("timeout_s", "60"),
+            ],
+        ),
     ] {
         let folder = folder(&[("a.toml", &format!("name = \"a\"\nmodel = {model}"))]);
         let choice = read(&folder, "a.toml").unwrap().definition.model;
         assert_eq!((choice.provider.as_str(), choice.name.as_str()), (provider, name));
         assert_eq!(choice.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), options);
     }
+}
+
+#[test]
+fn ho_3_the_example_with_a_local_model_is_sound() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ollama.toml");
+    let agent = AgentReader::new(KNOWN, Path::new(env!("CARGO_MANIFEST_DIR"))).read(&file).unwrap();
+    assert_eq!((agent.definition.model.provider.as_str(), agent.definition.tools.len()), ("ollama", 3));
 }

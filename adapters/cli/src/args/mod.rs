@@ -74,6 +74,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   plica list --status waiting
+  plica list --tree
   plica list --json | head -n 1")]
     List(List),
     /// Say what a task is doing, or why it is not moving
@@ -141,7 +142,7 @@ Example:
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
-done here, unless --detach is given.
+done here, unless --detach is given; the exit status is then that of a cancelled task, 1.
 
 Example:
   plica cancel @last --reason \"wrong branch\"")]
@@ -160,6 +161,9 @@ Examples:
   plica doctor
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
+    /// Write a man page for each verb
+    #[command(hide = true, after_help = "Example:\n  plica man /usr/local/share/man/man1")]
+    Man(Man),
 }
 
 /// Arguments of `run`.
@@ -200,6 +204,9 @@ pub struct Submit {
     /// A label of your own; may be given several times
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub labels: Vec<Label>,
+    /// Print the id, and whether the task is new, as one JSON object
+    #[arg(long)]
+    pub json: bool,
     /// What the task is to do; `-` reads it from standard input
     #[arg(value_name = "GOAL")]
     pub goal: Text,
@@ -220,6 +227,9 @@ pub struct Worker {
     /// Serve these queues only
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub queues: Vec<Queue>,
+    /// Print one JSON object at the end: who worked, and what ended it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `list`.
@@ -228,6 +238,9 @@ pub struct List {
     /// Print a JSON object a line, for every task unless --limit is given
     #[arg(long)]
     pub json: bool,
+    /// Show subtasks below the task that spawned them
+    #[arg(long, conflicts_with_all = ["json", "status"])]
+    pub tree: bool,
     /// Only tasks with this status
     #[arg(long, value_name = "STATUS", value_parser = status_parser())]
     pub status: Option<Status>,
@@ -303,6 +316,9 @@ pub struct Send {
     /// Return once the message is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `answer`.
@@ -320,6 +336,9 @@ pub struct Answer {
     /// Return once the answer is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `approve` and `deny`.
@@ -337,6 +356,9 @@ pub struct Ruling {
     /// Return once the ruling is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `signal`.
@@ -357,6 +379,9 @@ pub struct Signal {
     /// Return once the event is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `interrupt`, `close` and `reopen`.
@@ -371,6 +396,9 @@ pub struct Steer {
     /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `cancel`.
@@ -385,6 +413,9 @@ pub struct Cancel {
     /// Return once the order is safe, whether or not a worker is alive
     #[arg(long)]
     pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `verify`.
@@ -410,6 +441,14 @@ pub struct Doctor {
     /// Print the findings as one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder that the pages go to
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// A parser that knows the names it takes, so help lists them and a typing error gets a hint.

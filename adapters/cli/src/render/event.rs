@@ -2,9 +2,9 @@
 
 use plica_kernel::body::Body;
 use plica_kernel::event::{
-    ApprovalResolved, ApprovalVerdict, CallStatus, DecisionKind, DecisionRecorded, Failure, LLMRequestFinished,
-    LateKind, MessagesAppended, Payload, RequestStatus, Role, SealVerdict, SubtaskStatus, SuspendReason,
-    TaskStatePatched, TaskSuspended,
+    ApprovalResolved, ApprovalVerdict, CallEntry, CallStatus, DecisionKind, DecisionRecorded, Failure,
+    LLMRequestFinished, LateKind, MessagesAppended, Payload, RequestStatus, Role, SealVerdict, SubtaskStatus,
+    SuspendReason, TaskStatePatched, TaskSuspended,
 };
 use plica_kernel::wake::{Wake, Woken};
 
@@ -148,7 +148,12 @@ fn request(finished: &LLMRequestFinished) -> String {
 fn decided(decision: &DecisionRecorded) -> String {
     match decision.kind {
         DecisionKind::Calls => {
-            let mut names: Vec<String> = decision.calls.iter().map(|call| cut(&call.tool, TEXT_CHARS)).collect();
+            // With the rule that decided on it, which is what people look for here.
+            let name = |call: &CallEntry| match &call.rule {
+                Some(rule) => format!("{} ({})", cut(&call.tool, TEXT_CHARS), cut(rule, TEXT_CHARS)),
+                None => cut(&call.tool, TEXT_CHARS),
+            };
+            let mut names: Vec<String> = decision.calls.iter().map(name).collect();
             if decision.over > 0 {
                 names.push(format!("{} too many", decision.over));
             }

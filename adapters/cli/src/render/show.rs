@@ -1,23 +1,60 @@
 //! What a task is doing, or why it is not moving, with the next command to type (CL-8).
 
 use plica_kernel::id::TaskId;
-use plica_kernel::row::Status;
+use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
-use super::span;
 use super::text::{clean, cut};
+use super::{counted, span};
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
 /// Characters of a call's arguments.
 const ARGS_CHARS: usize = 200;
 
-/// A few lines about a task; `state` is its state, `workers` those that are alive, `now` the
-/// store's time.
-pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String {
+/// Who may work on a task.
+pub struct Attendance<'a> {
+    /// The workers that are alive.
+    pub workers: &'a [WorkerRow],
+    /// Whether the process of the task's holder is known to be gone.
+    pub holder_is_gone: bool,
+}
+
+/// What is known of a task whose log cannot be read.
+pub fn show_row(row: &Row) -> String {
+    let mut text = format!(
+        "task {}\nagent {}\ngoal {}\nstatus {}\n",
+        row.id,
+        clean(&row.facts.agent),
+        cut(&row.facts.goal, GOAL_CHARS),
+        row.projection.status,
+    );
+    if let Some(blocked) = &row.blocked {
+        text.push_str(&blocked_line(row, blocked));
+        text.push('\n');
+    }
+    text
+}
+
+fn blocked_line(row: &Row, blocked: &Blocked) -> String {
+    let id = &row.id;
+    format!("blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on")
+}
+
+/// An open subtask of a task, and what it is doing.
+pub struct Subtask {
+    /// The subtask.
+    pub id: TaskId,
+    /// What it is doing, as in `waits for …` or `is running`.
+    pub doing: String,
+}
+
+/// A few lines about a task; `state` is its state, `subtasks` are those that have not ended,
+/// `now` is the store's time.
+pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
     let governance = state.governance();
     let spent = governance.spent();
     let mut text = format!(
@@ -26,7 +63,7 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
         clean(state.agent()),
         cut(&row.facts.goal, GOAL_CHARS),
         state.status(),
-        why(row, state, workers, now),
+        why(row, state, attendance, subtasks, now),
     );
     text.push_str(&format!(
         "events {}, created {}, last event {} ago\n",
@@ -35,10 +72,10 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
         span(now.millis_since(state.head().at)),
     ));
     text.push_str(&format!(
-        "spent {} steps, {} calls, {} tokens, {} working",
-        spent.steps,
-        governance.tool_calls,
-        spent.tokens,
+        "spent {}, {}, {}, {} working",
+        counted(spent.steps, "step"),
+        counted(governance.tool_calls, "call"),
+        counted(spent.tokens, "token"),
         span(spent.wall_ms),
     ));
     if spent.nano_usd > 0 {
@@ -49,27 +86,32 @@ pub fn show(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> S
 }
 
 /// What it is doing, or why it is not moving.
-fn why(row: &Row, state: &Task, workers: &[WorkerRow], now: Timestamp) -> String {
+fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
     let id = &row.id;
     if let Some(blocked) = &row.blocked {
-        return format!(
-            "blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on"
-        );
+        return blocked_line(row, blocked);
     }
     if let (Some(holder), Some(until)) = (&row.holder, row.lease_until)
         && until > now
     {
         let since = row.acquired_at.map_or_else(String::new, |at| format!(" since {} ago", span(now.millis_since(at))));
-        return format!("held by worker {}{since}: {}", clean(holder.id.as_str()), doing(state));
+        let holder = clean(holder.id.as_str());
+        if attendance.holder_is_gone {
+            return format!(
+                "held by worker {holder}{since}, whose process is gone: the next worker takes it over at once, \
+                 `plica worker --until-idle` is one"
+            );
+        }
+        return format!("held by worker {holder}{since}: {}", doing(state));
     }
     match state.status() {
         Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
         Status::Failed => format!("failed; `plica events {id}` shows why"),
         Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
-        Status::Waiting => format!("waits for {}", ways_to_wake(id, state, now).join("\n  or for ")),
+        Status::Waiting => format!("waits for {}", ways_to_wake(state, subtasks, now).join("\n  or for ")),
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
-            None if workers.is_empty() => {
+            None if attendance.workers.is_empty() => {
                 "claimable, and no worker is alive; `plica worker --until-idle` works on it".to_owned()
             }
             None => "claimable: the next free worker takes it".to_owned(),
@@ -88,13 +130,15 @@ fn doing(state: &Task) -> String {
             Some(due) => format!("waiting until {due} to ask the model again"),
             None => "asking the model".to_owned(),
         },
-        _ if calls > 0 => format!("running {calls} calls"),
+        _ if calls > 0 => format!("running {}", counted(calls as u64, "call")),
         _ => "between steps".to_owned(),
     }
 }
 
-/// What would wake a waiting task, each way with the command to type.
-pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
+/// What would wake a waiting task, each way with the command to type; `subtasks` are those that
+/// have not ended.
+pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<String> {
+    let id = state.id();
     let governance = state.governance();
     let mut ways = Vec::new();
     for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
@@ -111,11 +155,10 @@ pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
     for alternative in &state.wake().any {
         match &alternative.key {
             WakeKey::Message => ways.push(format!("a message: `plica send {id} TEXT`")),
-            WakeKey::Event(kind) => ways.push(format!("the event {kind}: `plica signal {id} --kind {}`", clean(kind))),
-            WakeKey::Group(_) | WakeKey::Background => {
-                let children: Vec<String> = governance.children().map(|(_, child)| child.child.to_string()).collect();
-                ways.push(format!("{} of {} subtasks: {}", alternative.need, children.len(), children.join(", ")));
+            WakeKey::Event(kind) => {
+                ways.push(format!("the event {}: `plica signal {id} --kind {}`", clean(kind), word(kind)));
             }
+            WakeKey::Group(_) | WakeKey::Background => ways.push(of_subtasks(alternative.need, subtasks)),
             WakeKey::Answer(_) => {}
         }
     }
@@ -123,4 +166,22 @@ pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
     ways
+}
+
+/// The subtasks that are waited for, a line each.
+fn of_subtasks(need: u32, subtasks: &[Subtask]) -> String {
+    let mut text = format!("{need} of {}:", counted(subtasks.len() as u64, "subtask"));
+    for subtask in subtasks {
+        text.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
+    }
+    text
+}
+
+/// A text as one word of a shell's command line.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '%' | '+' | ',');
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", clean(text).replace('\'', "'\\''"))
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{json_line, named, print};
 use crate::args::Doctor;
+use crate::compose::{self, Reach};
 use crate::fault::Fault;
 
 /// Blocked tasks that are listed.
@@ -20,7 +21,11 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
                 row.id, row.id
             )));
         }
-        eprintln!("plica: task {} can be claimed again", row.id);
+        if arguments.json {
+            print(&json_line(&json!({ "task": row.id.as_str(), "unblocked": true })))?;
+        } else {
+            eprintln!("plica: task {} can be claimed again; `plica worker --until-idle` works on it", row.id);
+        }
         return Ok(0);
     }
     let store = client.store();
@@ -29,6 +34,7 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
     let workers = store.workers().await?;
     let filter = TaskFilter { blocked: true, ..TaskFilter::default() };
     let blocked = client.list(&filter, &Page::first(BLOCKED_SHOWN)).await?;
+    let models = compose::reach().await;
     if arguments.json {
         let facts: serde_json::Map<String, Value> =
             facts.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -41,7 +47,7 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
             .map(|row| json!({ "task": row.id.as_str(), "blocked": row.blocked.as_ref().map(ToString::to_string) }))
             .collect();
         let version = env!("CARGO_PKG_VERSION");
-        let found = json!({ "plica": version, "store": facts, "store_time": now.to_string(), "workers": workers, "blocked": blocked });
+        let found = json!({ "plica": version, "store": facts, "store_time": now.to_string(), "workers": workers, "blocked": blocked, "models": models.iter().map(reach_json).collect::<Vec<_>>() });
         print(&json_line(&found))?;
         return Ok(0);
     }
@@ -56,6 +62,10 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
             worker.id, worker.host, worker.version, worker.seen_at
         ));
     }
+    text.push_str("models\n");
+    for (provider, reach) in &models {
+        text.push_str(&format!("  {provider}: {reach}\n"));
+    }
     text.push_str(&format!("blocked tasks {}\n", blocked.len()));
     for row in &blocked {
         if let Some(why) = &row.blocked {
@@ -64,4 +74,8 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
     }
     print(text.as_bytes())?;
     Ok(0)
+}
+
+fn reach_json((provider, reach): &(&'static str, Reach)) -> Value {
+    json!({ "provider": provider, "ready": reach.is_ready(), "found": reach.to_string() })
 }

@@ -22,6 +22,8 @@ pub async fn events(client: &Client, arguments: Events) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     let mut after = arguments.after.unwrap_or(Seq(0));
     loop {
+        // Looked at before the events are: what ends the task is among those read after.
+        let over = client.row(&row.id).await?.projection.status.is_over();
         loop {
             let page = client.events(&row.id, after.next(), PAGE).await?;
             let Some(last) = page.last() else { break };
@@ -30,7 +32,7 @@ pub async fn events(client: &Client, arguments: Events) -> Result<u8, Fault> {
                 show(&arguments, stored)?;
             }
         }
-        if !arguments.follow || client.row(&row.id).await?.projection.status.is_over() {
+        if !arguments.follow || over {
             return Ok(0);
         }
         tokio::select! {

@@ -4,6 +4,7 @@ mod doctor;
 mod drive;
 mod events;
 mod list;
+mod man;
 mod messages;
 mod people;
 mod run;
@@ -11,6 +12,7 @@ mod show;
 mod steer;
 mod submit;
 mod verify;
+mod ways;
 mod worker;
 
 use std::io::{self, Write};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 
 use plica_engine::Client;
 use plica_kernel::event::ApprovalVerdict;
+use plica_kernel::id::TaskId;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
@@ -48,6 +51,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Deny(ruling) => people::rule(&client, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
+        Verb::Man(man) => man::man(&man),
     }
 }
 
@@ -59,15 +63,38 @@ async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
             .await?
             .ok_or_else(|| Fault::Usage("there is no task yet; `plica submit` or `plica run` creates one".into()));
     }
+    // An empty name begins every id: most likely a variable that was not set.
+    if name.is_empty() {
+        return Err(no_task("\"\""));
+    }
     let mut found = client.find(name).await?;
     match found.len() {
-        0 => Err(Fault::Usage(format!("no task {name}; `plica list` shows the tasks"))),
+        0 => Err(no_task(name)),
         1 => Ok(found.remove(0)),
         _ => {
+            // A task and what it spawned begin alike; the one that was created by someone is meant.
+            if let Some(root) = common_root(&found) {
+                return Ok(client.row(&root).await?);
+            }
             let ids: Vec<String> = found.iter().map(|row| format!("  {}", row.id)).collect();
-            Err(Fault::Usage(format!("{name} is the beginning of several ids; give more of it:\n{}", ids.join("\n"))))
+            Err(Fault::Usage(format!(
+                "{name} is the beginning of several ids; give more of it (`plica list` shows what they are):\n{}",
+                ids.join("\n")
+            )))
         }
     }
+}
+
+/// The root of the one tree that all these rows are of.
+fn common_root(rows: &[Row]) -> Option<TaskId> {
+    let root = |row: &Row| row.id.as_str().split('.').next().map(str::to_owned);
+    let first = rows.first().and_then(root)?;
+    let id = rows.iter().all(|row| root(row).as_ref() == Some(&first)).then_some(first)?;
+    TaskId::new(id).ok()
+}
+
+fn no_task(name: &str) -> Fault {
+    Fault::Usage(format!("no task {name}; `plica list` shows the tasks"))
 }
 
 /// Reads a text argument, and says so when bytes were replaced in it (EV-6).
@@ -81,14 +108,14 @@ fn read_text(text: Text) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// Writes to standard output; a reader that went away ends the output and is no error.
+/// Writes to standard output. A reader that went away has had enough, which ends the verb and
+/// is no error.
 fn print(bytes: &[u8]) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fault::Config(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Fault::ReaderGone),
+        Err(error) => Err(Fault::Config(format!("standard output: {error}"))),
     }
 }
 

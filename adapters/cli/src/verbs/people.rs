@@ -17,9 +17,9 @@ pub async fn answer(client: &Client, arguments: Answer) -> Result<u8, Fault> {
     let pending = state.governance().questions.keys().copied().collect();
     let call = the_one(&row.id, "question", "--question", arguments.question, pending)?;
     let text = read_text(arguments.text)?;
-    let delivered = client.answer(&row.id, &compose::actor(), call, text).await;
+    let delivered = client.answer_question(&row.id, &compose::actor(), call, text).await;
     first_stands(delivered.map(|_| ()), &row.id, call)?;
-    go_on(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn rule(client: &Client, arguments: Ruling, verdict: ApprovalVerdict) -> Result<u8, Fault> {
@@ -30,7 +30,7 @@ pub async fn rule(client: &Client, arguments: Ruling, verdict: ApprovalVerdict) 
     let call = the_one(&row.id, "approval", "--call", arguments.call, pending)?;
     let delivered = client.rule(&row.id, &compose::actor(), call, verdict, arguments.reason).await;
     first_stands(delivered.map(|_| ()), &row.id, call)?;
-    go_on(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 /// The pending one that is meant: the one that is named, or the only one.
@@ -48,8 +48,14 @@ fn the_one(
         (_, []) => {
             Err(Fault::Usage(format!("task {task} has no {what} pending; `plica show {task}` says what it waits for")))
         }
-        (Some(call), _) => Err(Fault::Usage(format!("task {task} has no {what} {call} pending; pending: {}", list()))),
-        (None, _) => Err(Fault::Usage(format!("task {task} has several pending; name one with {flag}: {}", list()))),
+        (Some(call), _) => Err(Fault::Usage(format!(
+            "task {task} has no {what} {call} pending, but {}; `plica show {task}` says what they are",
+            list()
+        ))),
+        (None, _) => Err(Fault::Usage(format!(
+            "task {task} has several pending; name one with {flag}: {}; `plica show {task}` says what they are",
+            list()
+        ))),
     }
 }
 

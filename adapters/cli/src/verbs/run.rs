@@ -3,7 +3,7 @@
 
 use plica_engine::Client;
 
-use super::drive::{Driven, drive};
+use super::drive::{Shown, drive};
 use super::read_text;
 use super::submit::prepare;
 use crate::args::Run;
@@ -12,5 +12,8 @@ use crate::fault::Fault;
 pub async fn run(client: &Client, arguments: Run) -> Result<u8, Fault> {
     let submission = prepare(&arguments.agent, read_text(arguments.goal)?)?;
     let created = client.submit(submission).await?;
-    drive(client, &created.id, Driven { json: arguments.json }).await
+    // Whoever has to act on it from another terminal needs its name before it is over.
+    eprintln!("plica: task {}", created.id);
+    let shown = if arguments.json { Shown::Events } else { Shown::Answer };
+    drive(client, &created.id, shown).await
 }

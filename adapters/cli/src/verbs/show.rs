@@ -2,19 +2,34 @@
 
 use plica_engine::Client;
 
+use super::ways::open_subtasks;
 use super::{named, print};
 use crate::args::Show;
+use crate::compose;
 use crate::fault::Fault;
-use crate::render;
+use crate::render::{self, Attendance};
 
 pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     if let Some(at) = arguments.at
         && (at.0 == 0 || at > row.projection.seq)
     {
-        return Err(Fault::Usage(format!("task {} has events 1 to {}, none at {at}", row.id, row.projection.seq)));
+        return Err(Fault::Usage(format!(
+            "task {id} has events 1 to {}, none at {at}; `plica events {id}` lists them",
+            row.projection.seq,
+            id = row.id
+        )));
     }
-    let state = client.state(&row.id, arguments.at, arguments.ignore_snapshots).await?;
+    let state = match client.state(&row.id, arguments.at, arguments.ignore_snapshots).await {
+        Ok(state) => state,
+        Err(error) => {
+            // What the row says is worth having where the log cannot be read (CL-8).
+            if !arguments.json {
+                print(render::show_row(&row).as_bytes())?;
+            }
+            return Err(error.into());
+        }
+    };
     if arguments.json {
         let mut bytes = state.to_bytes().map_err(|error| Fault::Config(format!("task {}: {error}", row.id)))?;
         bytes.push(b'\n');
@@ -22,7 +37,10 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
     } else {
         let workers = client.store().workers().await?;
         let now = client.store().now().await?;
-        print(render::show(&row, &state, &workers, now).as_bytes())?;
+        let gone = row.holder.as_ref().is_some_and(compose::is_gone);
+        let attendance = Attendance { workers: &workers, holder_is_gone: gone };
+        let subtasks = open_subtasks(client, &state, now).await?;
+        print(render::show(&row, &state, &attendance, &subtasks, now).as_bytes())?;
     }
     Ok(0)
 }

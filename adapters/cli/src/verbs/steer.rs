@@ -2,31 +2,30 @@
 //! worker alive they then drive the task here, unless `--detach` (CL-6).
 
 use plica_engine::Client;
+use plica_kernel::id::TaskId;
 use plica_kernel::limits::EVENT_KIND_BYTES_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::Row;
+use serde_json::json;
 
-use super::drive::{Driven, drive};
-use super::{named, read_text};
+use super::drive::{Shown, drive};
+use super::{json_line, named, print, read_text};
 use crate::args::{Cancel, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
-    if row.projection.closed {
-        return Err(Fault::Usage(format!("task {} is closed; `plica reopen {}` opens it", row.id, row.id)));
-    }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
-    go_on(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn cancel(client: &Client, arguments: Cancel) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
     client.cancel(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -40,7 +39,7 @@ pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -49,7 +48,7 @@ pub async fn close(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         return Err(Fault::Usage(format!("task {} is closed already; `plica reopen {}` opens it", row.id, row.id)));
     }
     client.close(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
@@ -61,7 +60,7 @@ pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
         )));
     }
     client.reopen(&row.id, &compose::actor(), arguments.reason).await?;
-    settle(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
 pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
@@ -78,19 +77,58 @@ pub async fn signal(client: &Client, arguments: Signal) -> Result<u8, Fault> {
         return Err(Fault::Usage(format!("--data is not JSON: {error}")));
     }
     client.signal(&row.id, &compose::actor(), kind, arguments.data, arguments.key).await?;
-    go_on(client, &row, arguments.detach).await
+    go_on(client, &row, arguments.detach, arguments.json).await
 }
 
-/// Drives the task on as `run` would, and exits as it would.
-pub async fn go_on(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
-    if detach || client.has_worker(&row.facts.queue).await? {
-        return Ok(0);
+/// Drives the task that something was delivered to, unless somebody else does; exits as `run`
+/// would if it does (CL-2).
+pub async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Result<u8, Fault> {
+    let id = &row.id;
+    let attended = is_attended(client, row).await?;
+    let driven = !detach && !attended;
+    let code = if driven {
+        let task = top_of(client, row).await?;
+        drive(client, &task, if json { Shown::Nothing } else { Shown::Answer }).await?
+    } else {
+        if attended {
+            eprintln!("plica: delivered; a worker is alive: `plica events {id} --follow` shows what comes of it");
+        } else {
+            eprintln!("plica: delivered; no worker is alive: `plica worker --until-idle` works on it");
+        }
+        0
+    };
+    if json {
+        let status = client.row(id).await?.projection.status.name();
+        let mut object = json!({ "task": id.as_str(), "driven": driven, "status": status });
+        if driven && let Some(answer) = client.answer(id).await? {
+            object["answer"] = answer.into();
+        }
+        print(&json_line(&object))?;
     }
-    drive(client, &row.id, Driven { json: false }).await
+    Ok(code)
 }
 
-/// Drives the task until the order is carried out: that it then is cancelled or waits is what
-/// was asked for.
-async fn settle(client: &Client, row: &Row, detach: bool) -> Result<u8, Fault> {
-    go_on(client, row, detach).await.map(|_| 0)
+/// The task that waits for this one, as far up as there is one that is not over: what was
+/// delivered to a subtask carries the whole on.
+async fn top_of(client: &Client, row: &Row) -> Result<TaskId, Fault> {
+    let mut top = row.clone();
+    while let Some(parent) = top.facts.parent.clone() {
+        let row = client.row(&parent).await?;
+        if row.projection.status.is_over() {
+            break;
+        }
+        top = row;
+    }
+    Ok(top.id)
+}
+
+/// Whether a worker is alive that serves the task's queue, or that holds it now, as another
+/// `plica run` does.
+async fn is_attended(client: &Client, row: &Row) -> Result<bool, Fault> {
+    if client.has_worker(&row.facts.queue).await? {
+        return Ok(true);
+    }
+    let now = client.store().now().await?;
+    let row = client.row(&row.id).await?;
+    Ok(row.lease_until.is_some_and(|until| until > now) && row.holder.is_some_and(|holder| !compose::is_gone(&holder)))
 }

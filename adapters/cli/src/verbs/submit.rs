@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plica_engine::{Client, Submission};
+use plica_engine::{Client, NotBefore, Submission};
 use plica_ports::store::Created;
+use serde_json::json;
 
-use super::{print, read_text};
+use super::{json_line, print, read_text};
 use crate::agent::{Agent, AgentReader};
 use crate::args::Submit;
 use crate::compose;
@@ -18,16 +19,13 @@ pub async fn submit(client: &Client, arguments: Submit) -> Result<u8, Fault> {
     submission.queue = arguments.queue;
     submission.priority = Some(arguments.priority);
     submission.labels = arguments.labels.into_iter().map(|label| (label.name, label.value)).collect::<BTreeMap<_, _>>();
-    submission.not_before = match (arguments.at, arguments.delay) {
-        (Some(at), _) => Some(at),
-        (None, Some(delay)) => {
-            let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-            Some(client.store().now().await?.plus_millis(millis))
-        }
-        (None, None) => None,
-    };
-    let Created { id, .. } = client.submit(submission).await?;
-    print(format!("{id}\n").as_bytes())?;
+    submission.not_before = arguments.at.map(NotBefore::At).or(arguments.delay.map(NotBefore::In));
+    let Created { id, fresh } = client.submit(submission).await?;
+    if arguments.json {
+        print(&json_line(&json!({ "task": id.as_str(), "new": fresh })))?;
+    } else {
+        print(format!("{id}\n").as_bytes())?;
+    }
     Ok(0)
 }
 
@@ -38,12 +36,13 @@ pub fn prepare(file: &Path, goal: String) -> Result<Submission, Fault> {
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
     let Agent { definition, blobs } =
         AgentReader::new(&tools, &here).read(file).map_err(|error| Fault::Config(error.to_string()))?;
-    if !compose::PROVIDERS.contains(&definition.model.provider.as_str()) {
+    let providers = compose::providers();
+    if !providers.contains(&definition.model.provider.as_str()) {
         return Err(Fault::Config(format!(
             "{}: no adapter for model provider {:?} in this build; there is: {}",
             file.display(),
             definition.model.provider,
-            compose::PROVIDERS.join(", ")
+            providers.join(", ")
         )));
     }
     Ok(Submission { actor: compose::actor(), blobs, ..Submission::new(definition, goal) })

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{json_line, named, print};
 use crate::args::Verify;
 use crate::fault::Fault;
+use crate::render::counted;
 
 /// Rows read at once.
 const PAGE: usize = 500;
@@ -59,7 +60,7 @@ fn as_json(verdict: &Verdict) -> Value {
 }
 
 fn in_words(verdict: &Verdict) -> String {
-    let mut text = format!("{} tasks, {} events\n", verdict.tasks, verdict.events);
+    let mut text = format!("{}, {}\n", counted(verdict.tasks, "task"), counted(verdict.events, "event"));
     for (name, level) in [
         ("integrity", verdict.integrity),
         ("causality", verdict.causality),
@@ -70,6 +71,10 @@ fn in_words(verdict: &Verdict) -> String {
     }
     for one in &verdict.breaks {
         text.push_str(&format!("broken: task {} event {}: {}\n", one.task, one.seq, one.rule));
+    }
+    if let Some(first) = verdict.breaks.first() {
+        let (task, before) = (&first.task, first.seq.0.saturating_sub(1));
+        text.push_str(&format!("`plica events {task} --json --after {before}` prints from there on what is stored\n"));
     }
     for what in &verdict.not_checked {
         text.push_str(&format!("not checked: {what}\n"));

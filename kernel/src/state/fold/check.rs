@@ -3,7 +3,7 @@
 use super::FoldError;
 use crate::envelope::{Envelope, Origin};
 use crate::event::{Payload, Role};
-use crate::id::CallId;
+use crate::id::{CallId, Seq};
 use crate::ledger::{check_chain, check_links};
 use crate::row::Status;
 use crate::state::{Phase, RoundCall, Task};
@@ -46,18 +46,24 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             _ => Err("a request starts once for each attempt of the plan in force"),
         },
         Payload::LLMRequestFinished(_) => in_request(runtime.phase_is_request()),
-        Payload::LLMRetryScheduled(_) => {
-            in_request(runtime.phase_is_request() && task.governance.model_action().is_none())
-        }
+        Payload::LLMRetryScheduled(retry) => match &runtime.phase {
+            Phase::Request(request) if request.failed.is_some() && retry.attempt == request.attempts + 1 => Ok(()),
+            _ => Err("a try is scheduled once, after the one before it failed"),
+        },
         Payload::DecisionRecorded(_) => {
-            let answered = working && runtime.round.is_none() && runtime.is_answered();
-            answered.then_some(()).ok_or("a decision follows the model's reply")
+            // One a plan: a reply that was cut or empty stands last in the conversation for long.
+            let first = task.governance.decision < task.governance.plan;
+            let answered = working && first && runtime.round.is_none() && runtime.is_answered();
+            answered.then_some(()).ok_or("a decision follows the model's reply, once")
         }
         Payload::ToolCallStarted(started) => match open_call(task, started.call) {
             Some(call) if call.starts + 1 != started.attempt => Err("a call's attempts run from 1 without a gap"),
             Some(_) if task.governance.action_of(started.call).is_some() => Err("the call is open already"),
             Some(call) if call.tool != started.tool => Err("the call names another tool"),
-            Some(_) => Ok(()),
+            Some(_) => match task.governance.approvals.get(&started.call) {
+                Some(approval) if approval.args != started.args => Err("what runs is not what was approved"),
+                _ => Ok(()),
+            },
             None => Err("no such call waits to be started"),
         },
         Payload::ToolCallDenied(denied) => not_begun(task, denied.call),
@@ -82,7 +88,9 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::SubtaskSpawned(spawned) => not_begun(task, spawned.call),
         Payload::TaskStatePatched(patched) => match patched.call {
             Some(call) => not_begun(task, call),
-            None => Ok(()),
+            None => (task.governance.decision == Some(task.head.seq))
+                .then_some(())
+                .ok_or("a policy's patch directly follows the decision it belongs to"),
         },
         Payload::TaskSuspended(suspended) if !suspended.wake.fits() => Err("a wake has at most 8 alternatives"),
         Payload::TaskSuspended(_) => working.then_some(()).ok_or("only a ready or running task suspends"),
@@ -90,13 +98,12 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::TaskSnapshot(snapshot) => (snapshot.through.next() == event.seq)
             .then_some(())
             .ok_or("a snapshot is of the state before its own event"),
-        Payload::TaskRewound(rewound) => (rewound.to_seq < event.seq).then_some(()).ok_or("a rewind goes back"),
-        Payload::StepAttemptAbandoned(sealed) => {
-            (sealed.from_seq < event.seq).then_some(()).ok_or("an attempt begins before its seal")
+        Payload::TaskRewound(rewound) if rewound.to_seq >= event.seq => Err("a rewind goes back"),
+        Payload::TaskRewound(_) => closed_since(task, Seq(0)),
+        Payload::StepAttemptAbandoned(sealed) if sealed.from_seq >= event.seq => {
+            Err("an attempt begins before its seal")
         }
-        Payload::ConversationReopened(_) => {
-            (task.closed || task.status.is_over()).then_some(()).ok_or("only a closed or ended conversation reopens")
-        }
+        Payload::StepAttemptAbandoned(sealed) => closed_since(task, sealed.from_seq),
         Payload::ToolCallFinished(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)
@@ -104,6 +111,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         | Payload::LateResultRecorded(_)
         | Payload::ExtensionRecorded(_)
         | Payload::ConversationClosed(_)
+        | Payload::ConversationReopened(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => Ok(()),
@@ -112,6 +120,13 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
 
 fn in_request(holds: bool) -> Result<(), &'static str> {
     holds.then_some(()).ok_or("no request is in progress")
+}
+
+/// What becomes dead or is sealed leaves no action without an outcome behind (CA-4): its
+/// events would no longer say what it was part of.
+fn closed_since(task: &Task, from: Seq) -> Result<(), &'static str> {
+    let open = task.governance.actions.iter().any(|action| action.seq >= from);
+    if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
 }
 
 /// The call of the round in progress that still lacks a result.

@@ -13,3 +13,8 @@ pub(super) fn apply(state: &mut ContextState, event: &Envelope) {
         _ => {}
     }
 }
+
+/// A fork's log has seqs of its own: places in the ancestor's log mean nothing in it.
+pub(super) fn forget_places(state: &mut ContextState) {
+    state.plan = None;
+}

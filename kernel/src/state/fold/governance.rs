@@ -67,8 +67,8 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             open(state, event, 1, ActionKind::Child(child));
         }
         Payload::SubtaskCompleted(done) => {
-            close(state, event);
             leave_to_themselves(state, done);
+            close(state, event);
             let sum = &mut state.subtask_spent;
             sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
             sum.steps = sum.steps.saturating_add(done.spent.steps);
@@ -92,8 +92,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     }
 }
 
-/// Where the first result of a reply's children is enough, the others go on by themselves.
+/// Where the first result of a reply's children is enough, the others go on by themselves;
+/// children of the reply that are waited for all together are no part of that.
 fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
+    if !state.children().any(|(_, child)| child.child == done.child && child.any) {
+        return;
+    }
     for action in &mut state.actions {
         if let ActionKind::Child(child) = &mut action.what
             && child.any
@@ -104,8 +108,8 @@ fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
     }
 }
 
-/// Nothing pending outlives a turn that was stopped.
-fn lapse(state: &mut GovernanceState) {
+/// Nothing pending outlives a turn that was stopped, or an attempt that became dead.
+pub(super) fn lapse(state: &mut GovernanceState) {
     state.approvals.clear();
     state.questions.clear();
 }
@@ -116,6 +120,13 @@ pub(super) fn branch(state: &mut GovernanceState) {
     state.actions.clear();
     state.generation += 1;
     state.resume = 0;
+}
+
+/// A fork's log has seqs of its own: places in the ancestor's log mean nothing in it.
+pub(super) fn forget_places(state: &mut GovernanceState) {
+    state.decision = None;
+    state.plan = None;
+    state.snapshot = None;
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

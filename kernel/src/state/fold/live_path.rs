@@ -48,10 +48,15 @@ impl Folder {
     }
 
     fn set(&mut self, task: Task) {
-        if self.wanted.contains(&task.head().seq) {
+        self.task = Some(task);
+        self.set_aside();
+    }
+
+    /// Keeps the state so far if some later event lands on it.
+    fn set_aside(&mut self) {
+        if let Some(task) = self.task.as_ref().filter(|task| self.wanted.contains(&task.head().seq)) {
             self.landings.insert(task.head().seq, task.clone());
         }
-        self.task = Some(task);
     }
 
     /// Takes the next event in; `ancestor` is the state a fork branches from.
@@ -59,23 +64,18 @@ impl Folder {
     /// # Errors
     /// The rule by which the event cannot follow.
     pub fn push(&mut self, event: &Envelope, hash: Hash, ancestor: Option<&Task>) -> Result<(), FoldError> {
-        let task = match self.task.take() {
-            None => Task::begin(event, hash, ancestor)?,
-            Some(mut task) => {
-                match landing_of(event) {
-                    None => task.apply(event, hash)?,
-                    Some(seq) => {
-                        let landing = self
-                            .landings
-                            .get(&seq)
-                            .ok_or_else(|| FoldError::new(event, "lands on no event before it".to_string()))?;
-                        task.apply_landing(event, hash, landing)?;
-                    }
-                }
-                task
+        match (&mut self.task, landing_of(event)) {
+            (None, _) => self.task = Some(Task::begin(event, hash, ancestor)?),
+            (Some(task), None) => task.apply(event, hash)?,
+            (Some(task), Some(seq)) => {
+                let landing = self
+                    .landings
+                    .get(&seq)
+                    .ok_or_else(|| FoldError::new(event, "lands on no event before it".to_string()))?;
+                task.apply_landing(event, hash, landing)?;
             }
-        };
-        self.set(task);
+        }
+        self.set_aside();
         Ok(())
     }
 

@@ -70,6 +70,8 @@ impl Task {
                 task.parent = None;
                 task.depth = 0;
                 governance::branch(&mut task.governance);
+                governance::forget_places(&mut task.governance);
+                context::forget_places(&mut task.context);
                 runtime::land(&mut task.runtime);
                 task.head = head;
                 task.rest_for_message();
@@ -135,6 +137,8 @@ impl Task {
             runtime::land(&mut self.runtime);
             governance::branch(&mut self.governance);
             self.rest_for_message();
+        } else {
+            governance::lapse(&mut self.governance);
         }
         self.advance(event, hash);
         Ok(())
@@ -177,7 +181,10 @@ impl Task {
             }
             Payload::ConversationReopened(_) => {
                 self.closed = false;
-                self.rest_for_message();
+                if self.status.is_over() {
+                    self.rest_for_message();
+                }
+                // A turn that goes on in a closed conversation goes on when it is opened.
                 return;
             }
             _ => return,

@@ -133,8 +133,9 @@ fn finish_request(state: &mut RuntimeState, finished: &LLMRequestFinished) {
             state.phase = Phase::Compose;
         }
         RequestStatus::Error => {
-            if let (Phase::Request(request), Some(error)) = (&mut state.phase, &finished.error) {
-                request.failed = Some(alloc::format!("{}: {}", error.kind, error.message));
+            if let Phase::Request(request) = &mut state.phase {
+                let said = finished.error.as_ref().map(|error| alloc::format!("{}: {}", error.kind, error.message));
+                request.failed = Some(said.unwrap_or_else(|| "the provider said nothing".to_string()));
             }
         }
         RequestStatus::Interrupted => state.interruptions += 1,
@@ -261,7 +262,7 @@ pub(super) fn land(state: &mut RuntimeState) {
 /// The messages that people sent since `landing`.
 pub(super) fn people_since(state: &RuntimeState, landing: &RuntimeState) -> Vec<Message> {
     let human = |message: &&Message| message.origin == Some(MessageOrigin::Human);
-    let new = state.messages.iter().skip(landing.messages.iter().count());
+    let new = state.messages.after(landing.messages.iter().count() as u64);
     let said = new.filter_map(|entry| match entry {
         Entry::Message(message) => Some(message),
         Entry::Results(_) => None,

@@ -1,0 +1,143 @@
+//! Which model a definition means, and where its secrets are.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plica_engine::{ModelSource, ModelSourceError};
+use plica_openai::{COMPATIBLE, ChatModel, Environment, PRESETS, Settings};
+use plica_ports::{ContentStore, Model, ModelChoice};
+use plica_script::ScriptModel;
+
+/// The provider of scripted models.
+const SCRIPT: &str = "script";
+/// Clients that are kept for the next task of the same provider and options.
+const CLIENTS_MAX: usize = 64;
+/// How long a local server is waited for when it is only looked for.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// The model providers of this build.
+pub fn providers() -> Vec<&'static str> {
+    [SCRIPT, COMPATIBLE.name].into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect()
+}
+
+/// Reads a variable of this process's environment.
+fn environment() -> Environment {
+    Arc::new(|name| std::env::var(name).ok())
+}
+
+/// Provider and options, which a client is made from.
+type ClientKey = (String, BTreeMap<String, String>);
+
+/// The models of this build. A model's client keeps its connections, so one serves all tasks
+/// with the same provider and options.
+pub struct Models {
+    clients: Mutex<BTreeMap<ClientKey, Arc<dyn Model>>>,
+}
+
+impl Models {
+    pub fn new() -> Self {
+        Self { clients: Mutex::default() }
+    }
+
+    fn client(&self, choice: &ModelChoice) -> Result<Arc<dyn Model>, plica_openai::OpenAiError> {
+        let key = (choice.provider.clone(), choice.options.clone());
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&key) {
+            return Ok(client.clone());
+        }
+        let settings = Settings::of(&choice.provider, &choice.options)?;
+        let client: Arc<dyn Model> = Arc::new(ChatModel::new(settings, environment())?);
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+}
+
+#[async_trait]
+impl ModelSource for Models {
+    async fn model(
+        &self,
+        choice: &ModelChoice,
+        content: &dyn ContentStore,
+    ) -> Result<Arc<dyn Model>, ModelSourceError> {
+        let unusable = |reason: String| ModelSourceError::Unusable {
+            provider: choice.provider.clone(),
+            name: choice.name.clone(),
+            reason,
+        };
+        if !providers().contains(&choice.provider.as_str()) {
+            return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
+        }
+        if choice.provider != SCRIPT {
+            return self.client(choice).map_err(|error| unusable(error.to_string()));
+        }
+        let script = choice.script.as_ref().ok_or_else(|| unusable("the definition cites no script".into()))?;
+        let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
+        let model = ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
+        Ok(Arc::new(model))
+    }
+}
+
+/// How far a provider can be reached from this machine, as far as that costs nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// Whether something listens at a local address.
+    Local {
+        /// The address.
+        url: String,
+        /// Whether something listens there.
+        listens: bool,
+    },
+    /// Whether the variable of a remote provider's key is set.
+    Key {
+        /// The variable.
+        variable: &'static str,
+        /// Whether it is set.
+        is_set: bool,
+    },
+}
+
+impl Reach {
+    /// Whether an agent could be run with it.
+    pub const fn is_ready(&self) -> bool {
+        match self {
+            Self::Local { listens, .. } => *listens,
+            Self::Key { is_set, .. } => *is_set,
+        }
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { url, listens: true } => write!(f, "something listens at {url}"),
+            Self::Local { url, listens: false } => write!(f, "nothing listens at {url}"),
+            Self::Key { variable, is_set: true } => write!(f, "{variable} is set"),
+            Self::Key { variable, is_set: false } => write!(f, "{variable} is not set"),
+        }
+    }
+}
+
+/// How far each provider that has an address of its own can be reached. Nothing leaves this
+/// machine for it.
+pub async fn reach() -> Vec<(&'static str, Reach)> {
+    let mut found = Vec::new();
+    for preset in PRESETS {
+        let (Some(url), Ok(settings)) = (preset.base_url, Settings::of(preset.name, &BTreeMap::new())) else {
+            continue;
+        };
+        let reach = match preset.api_key_env {
+            Some(variable) => {
+                Reach::Key { variable, is_set: environment()(variable).is_some_and(|key| !key.trim().is_empty()) }
+            }
+            None => Reach::Local { url: url.to_owned(), listens: settings.is_listening(LOOK).await },
+        };
+        found.push((preset.name, reach));
+    }
+    found
+}

@@ -1,0 +1,10 @@
+//! The program from outside: its command line, its output and exit status, its processes.
+
+mod bad_input;
+mod damage;
+mod kill;
+mod model;
+mod read;
+mod steer;
+mod work;
+mod world;

@@ -1,0 +1,209 @@
+//! What the agents of a world do: scripts drawn from the seed, each a function of its task
+//! alone, so that a task that was broken off goes on as it would have gone.
+
+use plica_kernel::id::TaskId;
+use plica_ports::ModelErrorKind;
+
+use super::prng::Prng;
+use super::tools::Kind;
+
+/// A call that a reply makes.
+#[derive(Debug, Clone)]
+pub struct PlannedCall {
+    /// The tool it names.
+    pub tool: String,
+    /// Its arguments, as JSON text.
+    pub args: String,
+}
+
+/// A try of the model that fails.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// How.
+    pub kind: ModelErrorKind,
+    /// How long the provider asks to wait.
+    pub retry_after_ms: u64,
+}
+
+/// One reply of the model.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// What it says.
+    pub text: String,
+    /// What it thinks.
+    pub thinking: Option<String>,
+    /// What it calls.
+    pub calls: Vec<PlannedCall>,
+    /// Whether it is cut by the output limit.
+    pub cut: bool,
+    /// How many tries fail first, and how; the n-th start gets the n-th.
+    pub refusals: Vec<Refusal>,
+    /// How long the model takes, in milliseconds.
+    pub takes_ms: u64,
+}
+
+/// Something that is sent to a task.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    /// When, in milliseconds from the task's creation.
+    pub at_ms: u64,
+    /// The message; none is a cancel.
+    pub message: Option<String>,
+    /// When it is sent once more under the same key, if it is.
+    pub again_ms: Option<u64>,
+}
+
+/// A task, and everything that will be said and done in it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Its id.
+    pub id: TaskId,
+    /// The goal.
+    pub goal: String,
+    /// The model's replies by how many came before; beyond them it finishes.
+    pub steps: Vec<Step>,
+    /// Whether it waits for its next message after each turn.
+    pub interactive: bool,
+    /// The cap on model requests, if it has one.
+    pub steps_max: Option<u64>,
+    /// When it is created, in milliseconds from the beginning.
+    pub born_ms: u64,
+    /// What is sent to it.
+    pub sendings: Vec<Sending>,
+}
+
+impl Plan {
+    /// The `n`-th reply.
+    pub fn step(&self, n: u64) -> Step {
+        let written = usize::try_from(n).ok().and_then(|n| self.steps.get(n)).cloned();
+        written.unwrap_or_else(|| Step {
+            text: format!("finished after {n} replies"),
+            takes_ms: 700,
+            ..Step::default()
+        })
+    }
+
+    /// Whether some reply calls this tool.
+    pub fn calls(&self, kind: Kind) -> bool {
+        self.steps.iter().flat_map(|step| &step.calls).any(|call| call.tool == kind.name())
+    }
+}
+
+/// The tasks of the world of a seed.
+pub fn plans(seed: u64) -> Vec<Plan> {
+    let prng = Prng::named(seed, "tasks");
+    (0..prng.between(2, 4)).map(|number| plan(&prng, seed, number)).collect()
+}
+
+fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
+    let name = format!("s{seed}-t{number}");
+    let interactive = prng.chance(250);
+    let mut steps = Vec::new();
+    if prng.chance(30) {
+        // More than the rounds after which a snapshot is due.
+        (0..prng.between(20, 23)).for_each(|_| steps.push(quick_round(prng)));
+    }
+    for _ in 0..prng.between(1, 2 + u64::from(interactive)) {
+        (0..prng.below(4)).for_each(|_| steps.push(round(prng)));
+        if prng.chance(120) {
+            let count = if prng.chance(100) { 3 } else { prng.between(1, 2) };
+            (0..count).for_each(|_| steps.push(hollow(prng)));
+        }
+        steps.push(Step {
+            text: format!("answer {} of {name}", steps.len()),
+            takes_ms: takes(prng),
+            ..Step::default()
+        });
+    }
+    if prng.chance(250) {
+        let at = usize::try_from(prng.below(steps.len() as u64)).unwrap_or(0);
+        steps[at].refusals = refusals(prng);
+    }
+    let sendings = (0..prng.below(if interactive { 5 } else { 3 })).map(|nth| sending(prng, &name, nth)).collect();
+    Plan {
+        id: TaskId::new(name.as_str()).expect("letters, digits and a dash"),
+        goal: format!("goal of {name}"),
+        steps,
+        interactive,
+        steps_max: prng.chance(80).then(|| prng.between(1, 4)),
+        born_ms: prng.below(8_000),
+        sendings,
+    }
+}
+
+fn takes(prng: &Prng) -> u64 {
+    if prng.chance(150) { prng.between(5_000, 25_000) } else { prng.between(50, 2_500) }
+}
+
+fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
+    let cancel = prng.chance(120);
+    let filler = if prng.chance(80) { "a long story ".repeat(120) } else { String::new() };
+    Sending {
+        at_ms: prng.below(40_000),
+        message: (!cancel).then(|| format!("message {nth} to {task} {filler}").trim_end().to_owned()),
+        again_ms: prng.chance(300).then(|| prng.below(20_000)),
+    }
+}
+
+fn quick_round(prng: &Prng) -> Step {
+    let args = format!(r#"{{"ms":{},"note":"quick"}}"#, prng.below(40));
+    let calls = vec![PlannedCall { tool: Kind::Look.name().into(), args }];
+    Step { calls, takes_ms: prng.between(20, 200), ..Step::default() }
+}
+
+fn round(prng: &Prng) -> Step {
+    let count = if prng.chance(300) { prng.between(2, 4) } else { 1 };
+    Step {
+        text: if prng.chance(500) { "let me see".into() } else { String::new() },
+        thinking: prng.chance(150).then(|| "I should call a tool".into()),
+        calls: (0..count).map(|_| call(prng)).collect(),
+        takes_ms: takes(prng),
+        ..Step::default()
+    }
+}
+
+/// A reply that holds nothing, or that was cut.
+fn hollow(prng: &Prng) -> Step {
+    let cut = prng.chance(500);
+    Step {
+        text: if cut { "it is as foll".into() } else { String::new() },
+        cut,
+        takes_ms: takes(prng),
+        ..Step::default()
+    }
+}
+
+fn call(prng: &Prng) -> PlannedCall {
+    let usual = [Kind::Mutate, Kind::Mutate, Kind::Far, Kind::Mail, Kind::Mail, Kind::Put, Kind::Put, Kind::Look];
+    let odd = [Kind::Fail, Kind::Vague, Kind::Forbidden];
+    let (tool, args) = match prng.below(100) {
+        0 => (Kind::Burst.name().to_owned(), args(prng)),
+        1..=2 => ("NoSuchTool".to_owned(), args(prng)),
+        3..=4 => (Kind::Mutate.name().to_owned(), r#"{"ms":"soon"}"#.to_owned()),
+        5..=16 => (prng.pick(&odd).name().to_owned(), args(prng)),
+        _ => (prng.pick(&usual).name().to_owned(), args(prng)),
+    };
+    PlannedCall { tool, args }
+}
+
+fn args(prng: &Prng) -> String {
+    let ms = if prng.chance(150) { prng.between(4_000, 20_000) } else { prng.below(2_000) };
+    let note = if prng.chance(60) { "n".repeat(1_100) } else { format!("n{}", prng.below(1_000_000)) };
+    format!(r#"{{"ms":{ms},"note":"{note}"}}"#)
+}
+
+fn refusals(prng: &Prng) -> Vec<Refusal> {
+    let kinds =
+        [ModelErrorKind::RateLimited, ModelErrorKind::Overloaded, ModelErrorKind::Network, ModelErrorKind::Timeout];
+    let count = if prng.chance(60) { 9 } else { prng.between(1, 3) };
+    let mut refusals: Vec<Refusal> = (0..count)
+        .map(|_| Refusal {
+            kind: *prng.pick(&kinds),
+            retry_after_ms: if prng.chance(200) { prng.between(31_000, 90_000) } else { 0 },
+        })
+        .collect();
+    if prng.chance(80) {
+        refusals.push(Refusal { kind: ModelErrorKind::Invalid, retry_after_ms: 0 });
+    }
+    refusals
+}

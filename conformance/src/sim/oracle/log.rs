@@ -1,0 +1,222 @@
+//! One task's log, event by event: chain, cause and effect, the order of a step, bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::event::{Contents, Event, Part, genesis, text_of};
+use super::inbox::Inbox;
+use super::rounds::Rounds;
+use crate::sim::agents::Plan;
+use crate::sim::outside::Outside;
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Status {
+    #[default]
+    Unborn,
+    Ready,
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    /// Whether the task is over.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What the oracle knows of a log.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub seq: u64,
+    pub hash: String,
+    pub status: Status,
+    ledger: String,
+    at: String,
+    epoch: u64,
+    run: String,
+    /// Events that the append in progress still lacks.
+    owed: u64,
+    kinds: Vec<String>,
+    decisions: BTreeSet<u64>,
+    /// Actions without an outcome.
+    open: BTreeMap<u64, String>,
+    /// Positions that `TaskWoken` events name.
+    woken_by: BTreeSet<u64>,
+    pub rounds: Rounds,
+}
+
+/// What an event is judged by besides its log.
+pub struct Surroundings<'a> {
+    pub task: &'a str,
+    pub ledger: &'a str,
+    pub plan: &'a Plan,
+    pub contents: &'a Contents,
+    pub outside: &'a Outside,
+}
+
+impl Log {
+    /// Takes the next event of the log.
+    pub fn push(&mut self, event: &Event, inbox: &mut Inbox, around: &Surroundings<'_>) -> Result<(), String> {
+        self.chain(event, around)?;
+        self.links(event)?;
+        self.place(event)?;
+        self.seq = event.seq;
+        self.hash.clone_from(&event.hash);
+        self.at.clone_from(&event.at);
+        self.kinds.push(event.kind.clone());
+        match event.kind.as_str() {
+            "MessagesAppended" => self.messages(event, inbox, around),
+            "TaskWoken" => self.woken(event),
+            "TaskSnapshot" if event.number("through") + 1 != event.seq => Err("a snapshot is of another state".into()),
+            "TaskFailed" => self.rounds.failed(event.text("reason")?, around.plan),
+            "TaskSuspended" => match event.payload["failure"]["reason"].as_str() {
+                Some(reason) => self.rounds.failed(reason, around.plan),
+                None => Ok(()),
+            },
+            _ => self.rounds.push(event, around),
+        }?;
+        let rests = !event.payload["failure"].is_null() || !event.payload["answer"].is_null();
+        if event.ends() || event.kind == "TaskSuspended" && rests {
+            self.rounds.turn_ended();
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        if event.seq != self.seq + 1 {
+            return Err(format!("event {} follows event {}", event.seq, self.seq));
+        }
+        if self.seq == 0 {
+            self.hash = genesis(around.ledger, around.task);
+            self.ledger = around.ledger.to_owned();
+        }
+        if event.prev != self.hash {
+            return Err(format!("event {} does not name the hash of the event before it", event.seq));
+        }
+        if event.at < self.at {
+            return Err(format!("event {} is recorded at {}, before {}", event.seq, event.at, self.at));
+        }
+        if event.epoch < self.epoch {
+            return Err(format!("event {} goes back from epoch {} to {}", event.seq, self.epoch, event.epoch));
+        }
+        if self.owed > 0 && (event.more + 1 != self.owed || event.epoch != self.epoch || event.run != self.run) {
+            return Err(format!("event {} breaks into an append that lacks {} events", event.seq, self.owed));
+        }
+        if self.seq > 0 && event.epoch == self.epoch && event.run != self.run {
+            return Err(format!("epoch {} has two holders: {} and {}", event.epoch, self.run, event.run));
+        }
+        self.owed = event.more;
+        self.epoch = event.epoch;
+        self.run.clone_from(&event.run);
+        Ok(())
+    }
+
+    /// Decision, action, outcome (section 6 of the design).
+    fn links(&mut self, event: &Event) -> Result<(), String> {
+        let (seq, kind) = (event.seq, &event.kind);
+        match event.part() {
+            Part::Decision if (event.decision, event.parent, event.action) == (Some(seq), None, None) => {
+                self.decisions.insert(seq);
+                Ok(())
+            }
+            Part::Action => {
+                let cited = event.decision.filter(|decision| self.decisions.contains(decision));
+                if cited.is_none() || event.parent != event.decision || event.action.is_some() {
+                    return Err(format!("{kind} {seq} cites no decision"));
+                }
+                self.open.insert(seq, kind.clone());
+                Ok(())
+            }
+            Part::Outcome => {
+                let answered = event.action.and_then(|action| self.open.remove(&action));
+                if event.parent != event.action || event.decision.is_some() {
+                    return Err(format!("{kind} {seq} has other links than those of an outcome"));
+                }
+                answered.map(|_| ()).ok_or_else(|| format!("{kind} {seq} is no outcome of an open action"))
+            }
+            Part::Other if (event.decision, event.parent, event.action) == (None, None, None) => Ok(()),
+            Part::Decision | Part::Other => Err(format!("{kind} {seq} poses as part of another chain")),
+        }
+    }
+
+    /// The life of a task.
+    fn place(&mut self, event: &Event) -> Result<(), String> {
+        let (from, kind) = (self.status, event.kind.as_str());
+        if from.is_over() {
+            return if event.outlives() { Ok(()) } else { Err(format!("{kind} {} follows the end", event.seq)) };
+        }
+        let to = match (from, kind) {
+            (Status::Unborn, "TaskCreated") | (Status::Waiting, "TaskWoken") => Status::Ready,
+            (Status::Unborn, _) | (_, "TaskCreated" | "TaskWoken") => {
+                return Err(format!("{kind} {} while the task is {from:?}", event.seq));
+            }
+            (Status::Ready | Status::Running, "ContextPlanComposed") => Status::Running,
+            (Status::Ready | Status::Running, "TaskSuspended") => Status::Waiting,
+            (_, "ContextPlanComposed" | "TaskSuspended") => {
+                return Err(format!("{kind} {} while the task is {from:?}", event.seq));
+            }
+            (_, "TaskCompleted") => Status::Completed,
+            (_, "TaskFailed") => Status::Failed,
+            (_, "TaskCancelled") => Status::Cancelled,
+            _ => from,
+        };
+        if to.is_over() && !self.open.is_empty() {
+            return Err(format!("the task ended while actions were open: {:?}", self.open));
+        }
+        self.status = to;
+        Ok(())
+    }
+
+    fn messages(&mut self, event: &Event, inbox: &mut Inbox, around: &Surroundings<'_>) -> Result<(), String> {
+        let messages = event.payload["messages"].as_array().ok_or("messages are no list")?;
+        for message in messages {
+            let blocks = text_of(&message["blocks"], around.contents)?;
+            let blocks: serde_json::Value = serde_json::from_str(&blocks).map_err(|error| error.to_string())?;
+            match message["role"].as_str() {
+                Some("assistant") => self.rounds.replied(&blocks)?,
+                Some("user") => {
+                    let text = blocks[0]["text"].as_str().ok_or("a message without text")?;
+                    if event.seq > 2 {
+                        inbox.said(text)?;
+                    } else if text != around.plan.goal {
+                        return Err("the first message is not the goal".into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn woken(&mut self, event: &Event) -> Result<(), String> {
+        match event.payload["item"]["position"].as_u64() {
+            Some(position) if !self.woken_by.insert(position) => Err(format!("item {position} woke the task twice")),
+            _ => Ok(()),
+        }
+    }
+
+    /// An append is complete: nothing of it is missing, and every answer has its decision.
+    pub fn append_ends(&self) -> Result<(), String> {
+        if self.owed > 0 {
+            return Err(format!("the log ends at {} in the middle of an append", self.seq));
+        }
+        self.rounds.append_ends()
+    }
+
+    /// Whether the last events of the log, from `after` on, suspend or end the task.
+    pub fn rests_since(&self, after: u64) -> bool {
+        let since = self.kinds.iter().skip(usize::try_from(after).unwrap_or(usize::MAX));
+        since
+            .into_iter()
+            .any(|kind| matches!(kind.as_str(), "TaskSuspended" | "TaskCompleted" | "TaskFailed" | "TaskCancelled"))
+    }
+
+    /// The task is over, or rests for good.
+    pub fn ended(&self) -> Result<(), String> {
+        if self.open.is_empty() { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
+    }
+}

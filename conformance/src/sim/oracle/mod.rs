@@ -1,0 +1,394 @@
+//! The judge of a simulated world: it is told of everything that the store hands out and
+//! writes, of everything that tools do, and of what senders were promised, and checks after
+//! every append what has to hold (section 19 of the design). It reads stored bytes by itself
+//! and uses nothing of the kernel's fold.
+
+mod event;
+mod hold;
+mod inbox;
+mod log;
+mod rounds;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plica_kernel::id::TaskId;
+use plica_kernel::row::Blocked;
+use plica_kernel::time::Timestamp;
+use plica_kernel::wake::Item;
+use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
+use plica_ports::{CallContext, ModelRequest, RequestMessage};
+use tokio::sync::Notify;
+
+pub use event::{Contents, references};
+use event::{Event, sha256};
+use hold::{Hold, Holds};
+use inbox::Inbox;
+pub use log::Status;
+use log::{Log, Surroundings};
+
+use super::agents::Plan;
+use super::outside::Outside;
+use super::time::WorldClock;
+use super::tools::Kind;
+
+/// Something that must hold does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The task, or what else it is about.
+    pub task: String,
+    /// When, in milliseconds from the beginning.
+    pub at_ms: u128,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} ms: {}", self.task, self.at_ms, self.what)
+    }
+}
+
+/// Everything that is known of one task.
+#[derive(Debug, Default)]
+struct Book {
+    log: Log,
+    holds: Holds,
+    inbox: Inbox,
+    blocked: bool,
+    /// The longest conversation that the model was shown.
+    shown: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    ledger: String,
+    tasks: BTreeMap<TaskId, Book>,
+    /// Content that was found to be there.
+    found: BTreeSet<String>,
+    violation: Option<Violation>,
+    trace: Vec<String>,
+}
+
+/// The judge.
+#[derive(Debug)]
+pub struct Oracle {
+    books: Mutex<Books>,
+    plans: Arc<BTreeMap<TaskId, Plan>>,
+    outside: Arc<Outside>,
+    clock: Arc<WorldClock>,
+    traced: bool,
+    broken: Notify,
+}
+
+impl Oracle {
+    /// A judge of a world that begins; `traced` keeps a line of everything it hears.
+    pub fn new(
+        plans: Arc<BTreeMap<TaskId, Plan>>,
+        outside: Arc<Outside>,
+        clock: Arc<WorldClock>,
+        ledger: String,
+        traced: bool,
+    ) -> Self {
+        let books = Mutex::new(Books { ledger, ..Books::default() });
+        Self { books, plans, outside, clock, traced, broken: Notify::new() }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes something in the trace.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        if self.traced {
+            let line = format!("{:>8} ms  {}", self.clock.elapsed().as_millis(), line());
+            self.books().trace.push(line);
+        }
+    }
+
+    /// The trace so far.
+    pub fn trace(&self) -> Vec<String> {
+        self.books().trace.clone()
+    }
+
+    /// The first thing that did not hold.
+    pub fn violation(&self) -> Option<Violation> {
+        self.books().violation.clone()
+    }
+
+    /// Returns once something does not hold.
+    pub async fn broken(&self) {
+        if self.violation().is_none() {
+            self.broken.notified().await;
+        }
+    }
+
+    /// Something does not hold.
+    pub fn violated(&self, task: &str, what: String) {
+        self.note(|| format!("VIOLATION {task}: {what}"));
+        let at_ms = self.clock.elapsed().as_millis();
+        self.books().violation.get_or_insert(Violation { task: task.to_owned(), at_ms, what });
+        self.broken.notify_one();
+    }
+
+    /// Checks something about a task, in its book.
+    fn check(&self, task: &TaskId, check: impl FnOnce(&mut Book) -> Result<(), String>) {
+        let checked = check(self.books().tasks.entry(task.clone()).or_default());
+        if let Err(what) = checked {
+            self.violated(task.as_str(), what);
+        }
+    }
+
+    /// A claim was handed out.
+    pub fn claimed(&self, worker: &Worker, claimed: &Claimed, adopted: bool) {
+        let claim = &claimed.claim;
+        let until = claimed.lease_until;
+        self.note(|| format!("{} claims {} epoch {} until {until}", worker.instance, claim.task, claim.epoch));
+        self.check(&claim.task, |book| {
+            let hold =
+                Hold { instance: worker.instance.to_string(), epoch: claim.epoch.0, run: claim.run.to_string(), until };
+            if book.blocked {
+                return Err("a blocked task was handed out".into());
+            }
+            book.holds.taken(hold, claimed.verdict.now, adopted)?;
+            if (claimed.seq.0, claimed.hash.to_string()) != (book.log.seq, book.log.hash.clone()) {
+                return Err(format!("handed out with head {}, the log ends at {}", claimed.seq, book.log.seq));
+            }
+            let items: Vec<u64> = claimed.items.iter().map(|item| item.position.0).collect();
+            let untaken = book.inbox.untaken();
+            if items == untaken {
+                Ok(())
+            } else {
+                Err(format!("handed out with items {items:?}, there are {untaken:?}"))
+            }
+        });
+    }
+
+    /// Leases were renewed, or not.
+    pub fn renewed(&self, claims: &[Claim], lease: Duration, renewed: &Renewed) {
+        let micros = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
+        let until = Timestamp::from_micros(renewed.now.micros().saturating_add(micros));
+        for (claim, verdict) in claims.iter().zip(&renewed.verdicts) {
+            self.note(|| format!("renewal of {} epoch {}: {verdict:?}", claim.task, claim.epoch));
+            if verdict.is_ok() {
+                self.check(&claim.task, |book| book.holds.renewed(claim.epoch.0, claim.run.as_str(), until));
+            }
+        }
+    }
+
+    /// A claim was handed back.
+    pub fn released(&self, claim: &Claim, not_before: Option<Timestamp>) {
+        self.note(|| format!("{} epoch {} is handed back until {not_before:?}", claim.task, claim.epoch));
+        self.check(&claim.task, |book| book.holds.released(claim.epoch.0, claim.run.as_str(), not_before));
+    }
+
+    /// A task was blocked by its holder.
+    pub fn blocked(&self, claim: &Claim, why: &Blocked) {
+        self.violated(claim.task.as_str(), format!("blocked: {why}"));
+    }
+
+    /// Someone lifts the block of a task that is poison; says whether it may be that.
+    pub fn unblocking(&self, task: &TaskId) {
+        self.check(task, |book| {
+            let poison = book.holds.is_poison();
+            book.holds.unblocked();
+            if poison { Ok(()) } else { Err("blocked as poison after fewer than ten claims in vain".into()) }
+        });
+    }
+
+    /// Content that the oracle has not seen yet.
+    pub fn unseen(&self, references: Vec<(String, u64)>) -> Vec<(String, u64)> {
+        let books = self.books();
+        references.into_iter().filter(|(sha256, _)| !books.found.contains(sha256)).collect()
+    }
+
+    /// Content that an event cites was looked for; `None` when it is not there.
+    pub fn found(&self, task: &TaskId, (wanted, size): &(String, u64), bytes: Option<&[u8]>) {
+        let right = bytes.is_some_and(|bytes| bytes.len() as u64 == *size && sha256(&[bytes]) == *wanted);
+        if right {
+            self.books().found.insert(wanted.clone());
+        } else {
+            self.violated(task.as_str(), format!("content {wanted} of {size} bytes is cited but not there"));
+        }
+    }
+
+    /// The log grew by these events, which cite `contents`.
+    pub fn grew(&self, task: &TaskId, stored: &[StoredEvent], contents: &Contents) {
+        let Some(plan) = self.plans.get(task) else {
+            return self.violated(task.as_str(), "a task that nobody planned".into());
+        };
+        let ledger = self.books().ledger.clone();
+        for one in stored {
+            self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
+            let around = Surroundings { task: task.as_str(), ledger: &ledger, plan, contents, outside: &self.outside };
+            self.check(task, |book| book.log.push(&Event::read(task.as_str(), one)?, &mut book.inbox, &around));
+        }
+        self.check(task, |book| book.log.append_ends());
+    }
+
+    /// Seq of the last event that is known.
+    pub fn head(&self, task: &TaskId) -> u64 {
+        self.books().tasks.get(task).map_or(0, |book| book.log.seq)
+    }
+
+    /// Where the task stands.
+    pub fn status(&self, task: &TaskId) -> Status {
+        self.books().tasks.get(task).map(|book| book.log.status).unwrap_or_default()
+    }
+
+    /// Whether the inbox holds something that an append is still to take.
+    pub fn has_work(&self, task: &TaskId) -> bool {
+        self.books().tasks.get(task).is_some_and(|book| book.inbox.has_work(book.log.status.is_over()))
+    }
+
+    /// An append was acknowledged; its events were shown by [`Self::grew`] before.
+    pub fn appended(&self, claim: &Claim, batch: &Batch, now: Timestamp, held: bool) {
+        self.check(&claim.task, |book| {
+            book.holds.appended(claim.epoch.0, claim.run.as_str(), now, !held)?;
+            if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
+                return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
+            }
+            batch.consumed.iter().try_for_each(|position| book.inbox.take(position.0))?;
+            if book.log.rests_since(batch.after.0) && book.inbox.tail() > batch.seen.0 {
+                return Err(format!(
+                    "suspended or ended over item {}, which its holder had not seen",
+                    book.inbox.tail()
+                ));
+            }
+            Ok(())
+        });
+    }
+
+    /// An append was not acknowledged: nothing of it may be there.
+    pub fn refused(&self, claim: &Claim, why: &str, grew_by: usize) {
+        self.note(|| format!("{} epoch {} append refused: {why}", claim.task, claim.epoch));
+        if grew_by > 0 {
+            self.violated(claim.task.as_str(), format!("{grew_by} events of a refused append were written: {why}"));
+        }
+    }
+
+    /// The store took an item, or says that it has it.
+    pub fn delivered(&self, task: &TaskId, key: &str, item: &Item, delivered: Delivered) {
+        self.note(|| format!("{task} item {} {key} fresh {} {item:.80?}", delivered.position, delivered.fresh));
+        self.check(task, |book| {
+            if delivered.fresh && book.log.status.is_over() && !inbox::outlives(item) {
+                return Err(format!("item {key} was taken in after the end"));
+            }
+            book.inbox.delivered(delivered.position.0, key, item, delivered.fresh)
+        });
+    }
+
+    /// A sender was told that its item is delivered.
+    pub fn promised(&self, task: &TaskId, text: Option<&str>) {
+        self.check(task, |book| {
+            book.inbox.promise(text);
+            Ok(())
+        });
+    }
+
+    /// A sender was told that the task is over.
+    pub fn turned_down(&self, task: &TaskId, text: Option<&str>) {
+        self.check(task, |book| {
+            book.inbox.turn_down(text);
+            if book.log.status.is_over() { Ok(()) } else { Err("an item was turned down before the end".into()) }
+        });
+    }
+
+    /// A tool's body is about to run: its start is on record (EN-2), and it is the only one of
+    /// its key unless it may run again.
+    pub fn tool_begins(&self, kind: Kind, args: &str, context: &CallContext) {
+        let key = &context.idempotency_key;
+        self.note(|| format!("{} begins {key} attempt {} epoch {}", kind.name(), context.attempt, context.epoch));
+        let begun = self.outside.effect(key).begun;
+        self.check(&context.task, |book| {
+            let id = context.call.to_string();
+            let call = book.log.rounds.calls.get(&id).ok_or_else(|| format!("call {id} runs but is not on record"))?;
+            let start = (context.attempt as usize).checked_sub(1).and_then(|nth| call.starts.get(nth));
+            match start {
+                Some(start) if start.epoch == context.epoch.0 && start.args == args && call.tool == kind.name() => {}
+                _ => return Err(format!("call {id} runs as attempt {} without a start on record", context.attempt)),
+            }
+            let most = if kind.is_retry_safe() { call.starts.len() } else { 1 };
+            if begun as usize >= most {
+                return Err(format!("{} {key} runs for the {}th time", kind.name(), begun + 1));
+            }
+            Ok(())
+        });
+    }
+
+    /// The model is asked: every call before has its result, and the conversation only grew.
+    pub fn model_asked(&self, request: &ModelRequest) {
+        self.note(|| format!("{} asks attempt {} after {}", request.task, request.attempt, request.assistant_messages));
+        self.check(&request.task, |book| {
+            results_follow(&request.messages)?;
+            let messages: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
+            let common = messages.len().min(book.shown.len());
+            if let Some(at) = (0..common).find(|at| messages[*at] != book.shown[*at]) {
+                let (now, before) = (&messages[at], &book.shown[at]);
+                return Err(format!("message {at} is shown to the model as {now:.300}, before it was {before:.300}"));
+            }
+            if messages.len() > common {
+                book.shown = messages;
+                // What the model is told after a reply that was cut is said again or not by
+                // what follows, so a last text is compared once it is no longer the last.
+                book.shown.pop_if(|message| message.starts_with("Text"));
+            }
+            Ok(())
+        });
+    }
+
+    /// The world has come to its end: what was begun has ended, and nothing was lost.
+    pub fn finish(&self, rows: &[Row]) {
+        for plan in self.plans.values() {
+            let row = rows.iter().find(|row| row.id == plan.id);
+            self.check(&plan.id, |book| finish_task(book, plan, row));
+        }
+        for (key, effect) in self.outside.all() {
+            let once = Kind::named(&effect.tool).is_some_and(|kind| kind.is_retry_safe()) || effect.begun <= 1;
+            if !once || effect.landed > 1 {
+                self.violated(&key, format!("happened more than once: {effect:?}"));
+            }
+        }
+    }
+}
+
+/// Every call of an assistant's message is answered by exactly one result, in order (TO-4).
+fn results_follow(messages: &[Arc<RequestMessage>]) -> Result<(), String> {
+    let mut owed: Vec<String> = Vec::new();
+    for message in messages {
+        match &**message {
+            RequestMessage::ToolResult { call, .. } => {
+                if owed.is_empty() || owed.remove(0) != call.to_string() {
+                    return Err(format!("the model is shown a result of {call} out of place"));
+                }
+            }
+            _ if !owed.is_empty() => return Err(format!("the model is shown no result of {owed:?}")),
+            RequestMessage::Assistant { calls, .. } => owed = calls.iter().map(ToString::to_string).collect(),
+            RequestMessage::Text { .. } => {}
+        }
+    }
+    if owed.is_empty() { Ok(()) } else { Err(format!("the model is shown no result of {owed:?}")) }
+}
+
+fn finish_task(book: &Book, plan: &Plan, row: Option<&Row>) -> Result<(), String> {
+    let status = book.log.status;
+    let rests = status.is_over() || plan.interactive && status == Status::Waiting;
+    if !rests {
+        return Err(format!("still {status:?} long after everything worked again: {row:?}"));
+    }
+    book.log.ended()?;
+    book.inbox.settled(status.is_over())?;
+    if status == Status::Cancelled && !book.inbox.has_cancel() {
+        return Err("cancelled, but nobody asked for that".into());
+    }
+    if book.inbox.cancel_promised && !matches!(status, Status::Cancelled | Status::Failed) {
+        return Err(format!("{status:?}, though it was cancelled in time"));
+    }
+    let row = row.ok_or("there is no row")?;
+    if !format!("{:?}", row.projection.status).eq_ignore_ascii_case(&format!("{status:?}")) {
+        return Err(format!("the row says {}, the log {status:?}", row.projection.status));
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Requests and calls of one task: starts and finishes pair, every call of a reply is answered
+//! once, nothing is tried more often than the bounds allow, and what is said to have happened
+//! did.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::event::Event;
+use super::log::Surroundings;
+use crate::sim::agents::Plan;
+use crate::sim::outside::Effect;
+use crate::sim::tools::Kind;
+
+/// Bounds of the design, written down once more (MO-3, RC-1, RC-2, RC-7).
+const TRIES_MAX: u64 = 9;
+const INTERRUPTIONS_MAX: u64 = 3;
+const STARTS_MAX: u64 = 3;
+const HOLLOW_MAX: u64 = 3;
+
+/// A start of a call: under which epoch, and what runs.
+#[derive(Debug, Clone)]
+pub struct Start {
+    pub epoch: u64,
+    pub args: String,
+}
+
+/// A call that a decision lists.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    pub tool: String,
+    pub starts: Vec<Start>,
+    /// How it was answered.
+    pub answer: Option<String>,
+    /// Whether it is to be started again.
+    again: bool,
+}
+
+/// What the oracle knows of requests and calls.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    pub calls: BTreeMap<String, Call>,
+    /// Attempts of the plan in force.
+    attempts: u64,
+    errors: u64,
+    /// Requests in a row without any answer.
+    interrupted: u64,
+    refused_for_good: bool,
+    truncated: u64,
+    empty: u64,
+    starts: u64,
+    answers: u64,
+    replies: u64,
+    decisions: u64,
+    /// Calls of the last reply, by tool and arguments.
+    reply: Vec<(String, String)>,
+}
+
+impl Rounds {
+    /// Takes an event that is not of the task's own life.
+    pub fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        match event.kind.as_str() {
+            "ContextPlanComposed" => self.composed(),
+            "LLMRequestStarted" => self.request_started(event, around.plan),
+            "LLMRequestFinished" => self.request_finished(event),
+            "DecisionRecorded" => self.decided(event),
+            "ToolCallStarted" => self.call_started(event, around),
+            "ToolCallFinished" => self.call_finished(event, around),
+            "ToolCallDenied" => self.call_denied(event),
+            _ => Ok(()),
+        }
+    }
+
+    fn composed(&mut self) -> Result<(), String> {
+        if let Some((call, _)) = self.calls.iter().find(|(_, call)| call.answer.is_none()) {
+            return Err(format!("the model is asked again while call {call} has no answer"));
+        }
+        (self.attempts, self.errors, self.refused_for_good) = (0, 0, false);
+        Ok(())
+    }
+
+    fn request_started(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+        self.attempts += 1;
+        self.starts += 1;
+        if event.number("attempt") != self.attempts {
+            return Err(format!("request {} is attempt {}", event.seq, self.attempts));
+        }
+        match plan.steps_max {
+            Some(most) if self.starts > most => Err(format!("request {} of a budget of {most}", self.starts)),
+            _ => Ok(()),
+        }
+    }
+
+    fn request_finished(&mut self, event: &Event) -> Result<(), String> {
+        match event.text("status")? {
+            "ok" => {
+                self.interrupted = 0;
+                self.answers += 1;
+            }
+            "error" => {
+                self.errors += 1;
+                let kind = event.payload["error"]["kind"].as_str();
+                self.refused_for_good = matches!(kind, Some("invalid" | "auth" | "context_overflow"));
+            }
+            "interrupted" => self.interrupted += 1,
+            "cancelled" => {}
+            status => return Err(format!("request status {status}")),
+        }
+        if self.errors > TRIES_MAX || self.interrupted > INTERRUPTIONS_MAX {
+            return Err(format!("{} errors and {} interruptions in a row", self.errors, self.interrupted));
+        }
+        Ok(())
+    }
+
+    /// The model's reply is on record.
+    pub fn replied(&mut self, blocks: &Value) -> Result<(), String> {
+        self.replies += 1;
+        let blocks = blocks.as_array().ok_or("blocks are no list")?;
+        let call = |block: &Value| {
+            let (tool, args) = (block["tool"].as_str()?, block["args"].as_str()?);
+            Some((tool.to_owned(), args.to_owned()))
+        };
+        self.reply = blocks.iter().filter_map(call).collect();
+        Ok(())
+    }
+
+    fn decided(&mut self, event: &Event) -> Result<(), String> {
+        self.decisions += 1;
+        let listed = event.payload["calls"].as_array().ok_or("calls are no list")?;
+        let tools: Vec<&str> = listed.iter().filter_map(|call| call["tool"].as_str()).collect();
+        if !tools.iter().copied().eq(self.reply.iter().map(|(tool, _)| tool.as_str())) {
+            return Err(format!("decision {} lists {tools:?}, the reply calls {:?}", event.seq, self.reply));
+        }
+        for (index, tool) in tools.iter().enumerate() {
+            let call = Call { tool: (*tool).to_owned(), ..Call::default() };
+            self.calls.insert(format!("{}.{index}", event.seq), call);
+        }
+        let kind = event.text("kind")?;
+        self.truncated = if kind == "truncated" { self.truncated + 1 } else { 0 };
+        self.empty = if kind == "empty" { self.empty + 1 } else { 0 };
+        if self.truncated > HOLLOW_MAX || self.empty >= HOLLOW_MAX {
+            return Err(format!("{} truncated and {} empty replies in a row", self.truncated, self.empty));
+        }
+        Ok(())
+    }
+
+    fn call_started(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        let id = event.text("call")?;
+        let args = event.body("args", around.contents)?;
+        let (decision, index) = id.split_once('.').ok_or("a call id without a point")?;
+        if event.decision.map(|seq| seq.to_string()).as_deref() != Some(decision) {
+            return Err(format!("call {id} cites decision {:?}", event.decision));
+        }
+        let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
+        let asked = index.parse::<usize>().ok().and_then(|index| self.reply.get(index));
+        if asked.is_none_or(|(tool, asked)| *tool != event.payload["tool"] || *asked != args) {
+            return Err(format!("call {id} runs {args}, which the reply does not ask for"));
+        }
+        let attempt = event.number("attempt");
+        if attempt != call.starts.len() as u64 + 1 || attempt > STARTS_MAX {
+            return Err(format!("call {id} starts for the {}th time as attempt {attempt}", call.starts.len() + 1));
+        }
+        if attempt > 1 && !(call.again && Kind::named(&call.tool).is_some_and(Kind::is_retry_safe)) {
+            return Err(format!("call {id} of {} is run again", call.tool));
+        }
+        if call.answer.is_some() {
+            return Err(format!("call {id} is run after it was answered"));
+        }
+        call.again = false;
+        call.starts.push(Start { epoch: event.epoch, args });
+        Ok(())
+    }
+
+    fn call_finished(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        let id = event.text("call")?;
+        let status = event.text("status")?;
+        let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
+        if event.payload["again"] == true {
+            call.again = true;
+            return if status == "interrupted" { Ok(()) } else { Err(format!("call {id} is {status} and runs again")) };
+        }
+        let output = event.body("output", around.contents)?;
+        let key = format!("{}:{id}", around.task);
+        settled(&call.tool, &key, status, &output, &around.outside.effect(&key))?;
+        answer(id, call, status)
+    }
+
+    fn call_denied(&mut self, event: &Event) -> Result<(), String> {
+        let id = event.text("call")?;
+        let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
+        if !call.starts.is_empty() {
+            return Err(format!("call {id} was started and is denied"));
+        }
+        answer(id, call, "denied")
+    }
+
+    /// A turn failed; there is a reason why it may.
+    pub fn failed(&mut self, reason: &str, plan: &Plan) -> Result<(), String> {
+        let may = match reason {
+            "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
+            "llm_truncated" => self.truncated >= HOLLOW_MAX,
+            "budget" => plan.steps_max.is_some_and(|most| self.starts >= most),
+            "internal_error" => plan.calls(Kind::Burst),
+            _ => false,
+        };
+        if may { Ok(()) } else { Err(format!("a turn failed with {reason} for no reason")) }
+    }
+
+    /// Whatever of the turn was in progress is over.
+    pub fn turn_ended(&mut self) {
+        for call in self.calls.values_mut().filter(|call| call.answer.is_none()) {
+            call.answer = Some("not run".into());
+        }
+        (self.interrupted, self.truncated, self.empty) = (0, 0, 0);
+    }
+
+    /// An answer of the model, its message and the decision on it are one append.
+    pub fn append_ends(&self) -> Result<(), String> {
+        if self.answers == self.replies && self.replies == self.decisions {
+            return Ok(());
+        }
+        Err(format!("{} answers, {} replies and {} decisions", self.answers, self.replies, self.decisions))
+    }
+}
+
+/// A call gets one answer.
+fn answer(id: &str, call: &mut Call, how: &str) -> Result<(), String> {
+    match call.answer.replace(how.to_owned()) {
+        None => Ok(()),
+        Some(before) => Err(format!("call {id} is answered {how} after {before}")),
+    }
+}
+
+/// What the log says of a call against what it did outside.
+fn settled(tool: &str, key: &str, status: &str, output: &str, effect: &Effect) -> Result<(), String> {
+    let Some(kind) = Kind::named(tool) else { return Err(format!("call of unknown tool {tool} ended")) };
+    let did = match status {
+        "ok" => effect.done > 0 && (effect.landed == 1 || !kind.lands()) && output.contains(key),
+        // Found by the tool, or handed in by the holder that ran it and had lost its claim.
+        "recovered" if kind == Kind::Mail || effect.done > 0 => {
+            (effect.landed == 1 || !kind.lands()) && output.contains(key)
+        }
+        "error" => kind == Kind::Fail && effect.landed == 0,
+        "unknown" | "interrupted" | "cancelled" => effect.landed <= 1,
+        _ => false,
+    };
+    if did { Ok(()) } else { Err(format!("{tool} {key} is {status} ({output:.60}), outside it is {effect:?}")) }
+}

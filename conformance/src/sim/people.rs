@@ -1,0 +1,177 @@
+//! Those who create tasks and send things to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plica_kernel::body::{Blob, MEDIA_DEFINITION};
+use plica_kernel::decide::{Birth, Stamp, born};
+use plica_kernel::event::{Budget, TaskCreated};
+use plica_kernel::id::{DedupKey, Epoch, Queue, RunId};
+use plica_kernel::wake::Item;
+use plica_ports::store::{CreateError, DeliverError, Facts, NewTask};
+use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
+use tokio::task::JoinSet;
+
+use super::agents::{Plan, Sending};
+use super::oracle::Oracle;
+use super::prng::Prng;
+use super::tools::Kind;
+
+/// How long someone waits before trying again.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// Someone with one task in mind.
+#[derive(Clone)]
+pub struct Person {
+    seed: u64,
+    plan: Plan,
+    store: Arc<dyn Store>,
+    content: Option<Arc<dyn ContentStore>>,
+    oracle: Arc<Oracle>,
+}
+
+impl Person {
+    /// Someone who wants `plan` to be done.
+    pub fn new(
+        seed: u64,
+        plan: Plan,
+        store: Arc<dyn Store>,
+        content: Option<Arc<dyn ContentStore>>,
+        oracle: Arc<Oracle>,
+    ) -> Self {
+        Self { seed, plan, store, content, oracle }
+    }
+
+    /// Creates the task and sends what is to be sent; ends when all of it is certain.
+    pub async fn act(self) {
+        tokio::time::sleep(Duration::from_millis(self.plan.born_ms)).await;
+        self.create().await;
+        let mut sendings = JoinSet::new();
+        for (nth, sending) in self.plan.sendings.iter().cloned().enumerate() {
+            sendings.spawn(self.clone().send(nth, sending));
+        }
+        while sendings.join_next().await.is_some() {}
+    }
+
+    async fn create(&self) {
+        loop {
+            if let Some(task) = self.birth().await {
+                match self.store.create(task).await {
+                    Ok(_) | Err(CreateError::Exists(_)) => return,
+                    Err(CreateError::CommitUnknown { .. } | CreateError::Store(_)) => {}
+                    Err(error) => return self.oracle.violated(self.plan.id.as_str(), error.to_string()),
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The task as it is to be created now; `None` while the store cannot be reached.
+    async fn birth(&self) -> Option<NewTask> {
+        let plan = &self.plan;
+        let (ledger, now) = (self.store.ledger().await.ok()?, self.store.now().await.ok()?);
+        let budget = Budget { steps: plan.steps_max, ..Budget::default() };
+        let definition = definition(plan, budget);
+        let definition = Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"));
+        let facts = Facts {
+            agent: "sim".into(),
+            goal: plan.goal.clone(),
+            parent: None,
+            queue: Queue::main(),
+            priority: u8::try_from(Prng::named(self.seed, plan.id.as_str()).below(4)).unwrap_or(2),
+            labels: Default::default(),
+            not_before: None,
+            created_at: now,
+        };
+        let created = TaskCreated {
+            agent: facts.agent.clone(),
+            background: false,
+            budget,
+            call: None,
+            definition: definition.reference.clone(),
+            depth: 0,
+            goal: Default::default(),
+            interactive: plan.interactive,
+            key: None,
+            labels: Default::default(),
+            ledger,
+            not_before: None,
+            parent: None,
+            priority: facts.priority,
+            queue: facts.queue.clone(),
+        };
+        let birth = Birth {
+            id: plan.id.clone(),
+            actor: "user:sim".into(),
+            goal: plan.goal.clone(),
+            created,
+            blobs: vec![definition],
+        };
+        let run = RunId::new(format!("birth-of-{}", plan.id)).expect("an id after a word");
+        let drafted = born(birth, Stamp { now, epoch: Epoch(0), run }).expect("a short goal fits");
+        let mut task = NewTask {
+            id: plan.id.clone(),
+            row: drafted.task.projection(),
+            events: drafted.events,
+            blobs: drafted.blobs,
+            facts,
+            key: None,
+        };
+        if let Some(content) = &self.content {
+            for blob in std::mem::take(&mut task.blobs) {
+                content.put(&blob).await.ok()?;
+            }
+        }
+        Some(task)
+    }
+
+    async fn send(self, nth: usize, sending: Sending) {
+        tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
+        self.deliver(nth, sending.message.as_deref()).await;
+        if let Some(after) = sending.again_ms {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            self.deliver(nth, sending.message.as_deref()).await;
+        }
+    }
+
+    /// Delivers until it is certain what became of it.
+    async fn deliver(&self, nth: usize, message: Option<&str>) {
+        let task = &self.plan.id;
+        let item = match message {
+            Some(text) => Item::Message { text: text.to_owned() },
+            None => Item::Cancel { reason: Some("no longer wanted".into()) },
+        };
+        let key = DedupKey::new(format!("key-{nth}")).expect("a word and a number");
+        loop {
+            match self.store.deliver(task, "user:sim", &item, &key).await {
+                Ok(_) => return self.oracle.promised(task, message),
+                Err(DeliverError::TaskOver { .. }) => return self.oracle.turned_down(task, message),
+                Err(DeliverError::CommitUnknown { .. } | DeliverError::Store(_)) => {}
+                Err(error) => return self.oracle.violated(task.as_str(), error.to_string()),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+fn definition(plan: &Plan, budget: Budget) -> Definition {
+    let mut tools: Vec<String> = Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect();
+    tools.push("Missing".into());
+    Definition {
+        allow: Vec::new(),
+        ask: Vec::new(),
+        budget,
+        deny: vec![Kind::Forbidden.name().into()],
+        env: Vec::new(),
+        instructions: "Do what the script says.".into(),
+        interactive: plan.interactive,
+        model: ModelChoice { provider: "sim".into(), name: "sim".into(), script: None, options: Default::default() },
+        name: "sim".into(),
+        on_crash: OnCrash::Resolve,
+        permission_mode: PermissionMode::Bypass,
+        queue: None,
+        subagents: Default::default(),
+        tools,
+        workspace: "/".into(),
+    }
+}

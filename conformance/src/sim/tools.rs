@@ -1,0 +1,234 @@
+//! The tools of a world, one of each kind, and what they do outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use plica_kernel::body::{Blob, MEDIA_TEXT};
+use plica_ports::{CallContext, Effect, Record, Recovered, Tool, ToolDeclaration, ToolError, ToolOutput};
+
+use super::gate::Gate;
+use super::oracle::Oracle;
+use super::outside::Outside;
+use super::planted::PlantedBug;
+
+/// What a tool is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Changes the outside; nobody can tell afterwards.
+    Mutate,
+    /// Changes the outside by a request that arrives even when its sender is gone.
+    Far,
+    /// Changes the outside, and can look whether it did.
+    Mail,
+    /// Changes the outside once a key, however often it is asked.
+    Put,
+    /// Reads.
+    Look,
+    /// Ends and says that it failed.
+    Fail,
+    /// Cannot say whether it happened.
+    Vague,
+    /// Has a bug.
+    Burst,
+    /// No call of it is allowed.
+    Forbidden,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::Mutate,
+        Self::Far,
+        Self::Mail,
+        Self::Put,
+        Self::Look,
+        Self::Fail,
+        Self::Vague,
+        Self::Burst,
+        Self::Forbidden,
+    ];
+
+    /// The tool's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mutate => "Mutate",
+            Self::Far => "Far",
+            Self::Mail => "Mail",
+            Self::Put => "Put",
+            Self::Look => "Look",
+            Self::Fail => "Fail",
+            Self::Vague => "Vague",
+            Self::Burst => "Burst",
+            Self::Forbidden => "Forbidden",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether a call that was cut off may simply run again.
+    pub const fn is_retry_safe(self) -> bool {
+        matches!(self, Self::Put | Self::Look)
+    }
+
+    /// Whether a call that went well changed the outside.
+    pub const fn lands(self) -> bool {
+        matches!(self, Self::Mutate | Self::Far | Self::Mail | Self::Put)
+    }
+
+    const fn effect(self) -> Effect {
+        match self {
+            Self::Look => Effect::Read,
+            Self::Put => Effect::Idempotent,
+            _ => Effect::Mutation,
+        }
+    }
+}
+
+const SCHEMA: &str = r#"{"additionalProperties":false,"properties":{"ms":{"type":"integer"},"note":{"type":"string"}},"required":["ms","note"],"type":"object"}"#;
+
+/// A tool in the hands of one worker process.
+pub struct SimTool {
+    kind: Kind,
+    declaration: ToolDeclaration,
+    outside: Arc<Outside>,
+    oracle: Arc<Oracle>,
+    gate: Arc<Gate>,
+    planted: Option<PlantedBug>,
+}
+
+impl SimTool {
+    /// Every tool, for the process behind `gate`.
+    pub fn all(
+        outside: &Arc<Outside>,
+        oracle: &Arc<Oracle>,
+        gate: &Arc<Gate>,
+        planted: Option<PlantedBug>,
+    ) -> Vec<Arc<dyn Tool>> {
+        let make = |kind: Kind| -> Arc<dyn Tool> {
+            let declaration = ToolDeclaration {
+                name: kind.name().into(),
+                description: format!("{kind:?}"),
+                schema: SCHEMA.into(),
+                effect: kind.effect(),
+                retry_safe: kind.is_retry_safe() || planted == Some(PlantedBug::RetryOfMutations),
+                version: "1".into(),
+            };
+            let (outside, oracle, gate) = (outside.clone(), oracle.clone(), gate.clone());
+            Arc::new(Self { kind, declaration, outside, oracle, gate, planted })
+        };
+        Kind::ALL.into_iter().map(make).collect()
+    }
+
+    fn told(&self, key: &str) -> String {
+        format!("{} did {key}", self.kind.name())
+    }
+
+    /// Half of the body; ends early when the call is told to stop.
+    async fn work(&self, ms: u64, context: &CallContext) -> Result<(), ToolError> {
+        let stopped = tokio::select! {
+            biased;
+            () = context.stop.stopped() => true,
+            () = tokio::time::sleep(Duration::from_millis(ms)) => false,
+        };
+        self.gate.pass().await;
+        if stopped { Err(ToolError::Stopped("stopped half-way".into())) } else { Ok(()) }
+    }
+
+    /// The change is on its way, whatever becomes of this process.
+    async fn send_far(&self, ms: u64, key: &str) {
+        let (outside, key) = (self.outside.clone(), key.to_owned());
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            outside.land(&key);
+        });
+        // Nothing in it can fail, and nobody aborts it.
+        let _ = sent.await;
+        self.gate.pass().await;
+    }
+
+    fn land(&self, key: &str) {
+        match self.kind {
+            _ if self.planted == Some(PlantedBug::DoneWithoutEffect) => {}
+            Kind::Put if self.planted != Some(PlantedBug::TargetForgetsKeys) => self.outside.land_once(key),
+            kind if kind.lands() => self.outside.land(key),
+            _ => {}
+        }
+    }
+
+    async fn run(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let key = context.idempotency_key.as_str();
+        let half = ms_of(args) / 2;
+        if self.kind == Kind::Far {
+            self.send_far(half, key).await;
+        } else {
+            self.work(half, context).await?;
+        }
+        match self.kind {
+            // Without the panic hook: its words would be of no use to anyone.
+            Kind::Burst => std::panic::resume_unwind(Box::new("the tool has a bug")),
+            Kind::Fail => return Err(ToolError::failed(format!("Fail cannot do {key}"))),
+            Kind::Vague => {
+                if half.is_multiple_of(2) {
+                    self.outside.land(key);
+                }
+                return Err(ToolError::Unknown(format!("no telling what became of {key}")));
+            }
+            Kind::Far => {}
+            _ => self.land(key),
+        }
+        tokio::time::sleep(Duration::from_millis(half)).await;
+        self.gate.pass().await;
+        self.outside.done(key);
+        let key = if self.planted == Some(PlantedBug::ResultsMixedUp) { "another call" } else { key };
+        Ok(self.output(key, args))
+    }
+
+    fn output(&self, key: &str, args: &str) -> ToolOutput {
+        let mut output = ToolOutput::text(self.told(key));
+        if self.kind == Kind::Look && args.len() > 1_000 {
+            output.whole = Some(Blob::new(MEDIA_TEXT, args.repeat(3).into_bytes()));
+            let body = format!("looked at {} bytes", args.len());
+            output.records.push(Record { plugin: "sim".into(), kind: "look".into(), body });
+            output.text.push_str(&"; much was seen".repeat(100));
+        }
+        output
+    }
+}
+
+/// The milliseconds that arguments ask for.
+fn ms_of(args: &str) -> u64 {
+    let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
+    args["ms"].as_u64().unwrap_or(0)
+}
+
+#[async_trait]
+impl Tool for SimTool {
+    fn declaration(&self) -> &ToolDeclaration {
+        &self.declaration
+    }
+
+    async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        self.gate.pass().await;
+        let key = context.idempotency_key.as_str();
+        self.oracle.tool_begins(self.kind, args, context);
+        self.outside.begin(key, self.kind.name());
+        let ended = self.run(args, context).await;
+        self.oracle.note(|| format!("{} ends {key}: {ended:.100?}", self.kind.name()));
+        ended
+    }
+    async fn recover(&self, args: &str, context: &CallContext) -> Recovered {
+        self.gate.pass().await;
+        if self.kind != Kind::Mail {
+            return Recovered::Unknown;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.gate.pass().await;
+        let key = context.idempotency_key.as_str();
+        let found = self.outside.effect(key).landed > 0 || self.planted == Some(PlantedBug::RecoveryInvents);
+        if found { Recovered::Found(self.output(key, args)) } else { Recovered::Unknown }
+    }
+}

@@ -1,0 +1,299 @@
+//! A world from its beginning to its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plica_engine::{Host, Stop, Worker, WorkerOptions};
+use plica_kernel::id::{InstanceId, TaskId, WorkerId};
+use plica_memory::MemoryStore;
+use plica_ports::store::{Page, TaskFilter, Worker as Identity};
+use plica_ports::{ContentStore, Store};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::agents::{Plan, plans};
+use super::faults::{Misfortune, Way, Weather};
+use super::gate::Gate;
+use super::model::{OneModel, SimModel};
+use super::oracle::{Oracle, Status, Violation};
+use super::outside::Outside;
+use super::people::Person;
+use super::planted::{Planted, Side};
+use super::prng::Prng;
+use super::time::{WorkerClock, WorldClock};
+use super::tools::SimTool;
+use super::witness::Witness;
+use super::{Failure, Options, Report};
+use crate::fault::faulty;
+use crate::layer::Layered;
+
+/// How long things go wrong at most.
+const SAFETY: Duration = Duration::from_secs(120);
+/// How long everything may take to end once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
+/// How long what is still on its way may take to arrive.
+const AFTERMATH: Duration = Duration::from_secs(30);
+/// How often the world looks whether all has ended.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A world.
+pub struct World {
+    seed: u64,
+    options: Options,
+    plans: Arc<BTreeMap<TaskId, Plan>>,
+    outside: Arc<Outside>,
+    clock: Arc<WorldClock>,
+    oracle: Arc<Oracle>,
+    memory: Arc<MemoryStore>,
+    /// The store as everyone reaches it, but for the way there.
+    store: Arc<dyn Store>,
+    /// Where bodies are, when that is another place than the store.
+    content: Option<Arc<dyn ContentStore>>,
+    weather: Arc<Weather>,
+    calm: watch::Sender<bool>,
+    starts: AtomicU64,
+    lease: Duration,
+}
+
+impl World {
+    /// The world of a seed, before anything has happened.
+    pub async fn begin(seed: u64, options: Options) -> Arc<Self> {
+        let prng = Prng::named(seed, "world");
+        let plans: BTreeMap<TaskId, Plan> = plans(seed).into_iter().map(|plan| (plan.id.clone(), plan)).collect();
+        let plans = Arc::new(plans);
+        let outside = Arc::new(Outside::default());
+        let clock = Arc::new(WorldClock::new());
+        let memory = Arc::new(MemoryStore::with(clock.clone(), seed));
+        let ledger = memory.ledger().await.map(|ledger| ledger.to_string()).unwrap_or_default();
+        let oracle = Arc::new(Oracle::new(plans.clone(), outside.clone(), clock.clone(), ledger, options.trace));
+        let apart = prng.chance(250);
+        let content = apart.then(|| Arc::new(MemoryStore::with(clock.clone(), seed + 1)) as Arc<dyn ContentStore>);
+        let flawed = Arc::new(Layered(Planted::new(memory.clone(), options.planted, Side::Store, seed)));
+        let store = Arc::new(Layered(Witness::new(flawed, content.clone(), oracle.clone())));
+        let lease = Duration::from_secs(prng.between(5, 30));
+        let weather = Arc::new(Weather::new(seed));
+        Arc::new(Self {
+            seed,
+            options,
+            plans,
+            outside,
+            clock,
+            oracle,
+            memory,
+            store,
+            content,
+            weather,
+            calm: watch::Sender::new(false),
+            starts: AtomicU64::new(0),
+            lease,
+        })
+    }
+
+    /// Lets the world go on until all has ended or something does not hold.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub async fn live(self: Arc<Self>) -> Result<Report, Failure> {
+        let mut everyone = JoinSet::new();
+        for slot in 0..Prng::named(self.seed, "slots").between(2, 3) {
+            everyone.spawn(self.clone().keep_working(slot));
+        }
+        everyone.spawn(self.clone().meddle());
+        tokio::select! {
+            biased;
+            () = self.oracle.broken() => {}
+            () = self.story() => {}
+        }
+        everyone.shutdown().await;
+        match self.oracle.violation() {
+            None => Ok(self.report().await),
+            Some(violation) => Err(self.failure(violation)),
+        }
+    }
+
+    fn failure(&self, violation: Violation) -> Failure {
+        Failure { seed: self.seed, violation, trace: self.oracle.trace() }
+    }
+
+    /// Safety, liveness, and the reckoning.
+    async fn story(self: &Arc<Self>) {
+        let mut people = JoinSet::new();
+        for plan in self.plans.values() {
+            let way = Arc::new(Way::new(self.weather.clone(), None));
+            let store = Arc::new(faulty(self.store.clone(), way));
+            let person = Person::new(self.seed, plan.clone(), store, self.content.clone(), self.oracle.clone());
+            people.spawn(person.act());
+        }
+        if tokio::time::timeout(SAFETY, self.all_ended(&mut people)).await.is_err() {
+            self.oracle.note(|| "from here on nothing goes wrong any more".into());
+        }
+        self.weather.clear_up();
+        self.calm.send_replace(true);
+        self.unblock().await;
+        // What is not over when patience is lost is named by the reckoning.
+        let _ = tokio::time::timeout(PATIENCE, self.all_ended(&mut people)).await;
+        tokio::time::sleep(AFTERMATH).await;
+        let rows = self.memory.tasks(&TaskFilter::default(), &Page::first(usize::MAX)).await.unwrap_or_default();
+        self.oracle.finish(&rows);
+    }
+
+    /// Returns once every task is at its end and everyone has sent what they wanted to.
+    async fn all_ended(&self, people: &mut JoinSet<()>) {
+        while people.join_next().await.is_some() {}
+        while !self.plans.values().all(|plan| self.has_ended(plan)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn has_ended(&self, plan: &Plan) -> bool {
+        let status = self.oracle.status(&plan.id);
+        let rests = status.is_over() || plan.interactive && status == Status::Waiting;
+        rests && !self.oracle.has_work(&plan.id)
+    }
+
+    /// Someone looks after tasks that are poison.
+    async fn unblock(&self) {
+        let blocked = TaskFilter { blocked: true, ..TaskFilter::default() };
+        for row in self.memory.tasks(&blocked, &Page::first(usize::MAX)).await.unwrap_or_default() {
+            self.oracle.unblocking(&row.id);
+            // The row is there, and a store in memory does not fail.
+            let _ = self.memory.unblock(&row.id).await;
+        }
+    }
+
+    /// Outages, and a clock that is set.
+    async fn meddle(self: Arc<Self>) {
+        let prng = Prng::named(self.seed, "meddling");
+        while !self.weather.is_clear() {
+            tokio::time::sleep(Duration::from_millis(prng.between(2_000, 40_000))).await;
+            if self.weather.is_clear() {
+                return;
+            }
+            match prng.below(4) {
+                0 => self.weather.outage(prng.between(300, 45_000)),
+                1 => self.clock.set(i64::try_from(prng.between(1_000, 90_000_000)).unwrap_or(0)),
+                2 => self.clock.set(-i64::try_from(prng.between(1_000, 20_000_000)).unwrap_or(0)),
+                _ => {}
+            }
+        }
+    }
+
+    /// One worker after another, each until something befalls it.
+    async fn keep_working(self: Arc<Self>, slot: u64) {
+        let prng = Prng::named(self.seed, &format!("slot {slot}"));
+        let mut calm = self.calm.subscribe();
+        loop {
+            let misfortune = Misfortune::drawn(&prng);
+            let gate = Arc::new(Gate::new(misfortune.last_passage()));
+            let stop = Stop::new();
+            let mut process = self.start(slot, &prng, &gate, &stop);
+            let befallen = async {
+                self.befall(misfortune, &gate, &stop, &mut process).await;
+                tokio::time::sleep(Duration::from_millis(prng.between(10, 15_000))).await;
+            };
+            tokio::select! {
+                biased;
+                _ = calm.wait_for(|calm| *calm) => {}
+                () = befallen => continue,
+            }
+            gate.spare();
+            gate.resume();
+            if !gate.is_gone() && !process.is_finished() {
+                // It works on until the world ends.
+                let _ = process.await;
+                if matches!(misfortune, Misfortune::Retires(_)) {
+                    continue;
+                }
+                return self.oracle.violated("worker", "ended though nothing went wrong".into());
+            }
+            process.abort();
+        }
+    }
+
+    /// Lets something befall a process, until it has ended.
+    async fn befall(&self, misfortune: Misfortune, gate: &Gate, stop: &Stop, process: &mut JoinHandle<()>) {
+        match misfortune {
+            Misfortune::DiesAfter(after) => tokio::time::sleep(after).await,
+            Misfortune::DiesAt(_) => gate.died().await,
+            Misfortune::Stalls(after, during) => {
+                tokio::time::sleep(after).await;
+                gate.stall();
+                tokio::time::sleep(during).await;
+                gate.resume();
+                tokio::time::sleep(during).await;
+            }
+            Misfortune::Retires(after) => {
+                tokio::time::sleep(after).await;
+                self.oracle.note(|| "a worker is told to stop".into());
+                stop.stop();
+                // Once told it ends by itself; if it does not in time it is killed.
+                let _ = tokio::time::timeout(Duration::from_secs(60), &mut *process).await;
+            }
+        }
+        self.oracle.note(|| format!("a worker ends: {misfortune:?}"));
+        gate.kill();
+        process.abort();
+    }
+
+    fn start(self: &Arc<Self>, slot: u64, prng: &Prng, gate: &Arc<Gate>, stop: &Stop) -> JoinHandle<()> {
+        let number = self.starts.fetch_add(1, Ordering::Relaxed);
+        let clock = WorkerClock::new(
+            Duration::from_millis(prng.below(100_000_000)),
+            i32::try_from(prng.below(400)).unwrap_or(0) - 200,
+            gate.clone(),
+        );
+        let way = Arc::new(Way::new(self.weather.clone(), Some(gate.clone())));
+        let store = Arc::new(faulty(self.store.clone(), way));
+        let store = Arc::new(Layered(Planted::new(store, self.options.planted, Side::Worker, self.seed)));
+        let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone());
+        let mut host = Host::builder(store, Arc::new(OneModel(Arc::new(model))))
+            .tools(SimTool::all(&self.outside, &self.oracle, gate, self.options.planted))
+            .clock(Arc::new(clock));
+        if let Some(content) = &self.content {
+            host = host.content(content.clone());
+        }
+        let identity = Identity {
+            id: WorkerId::new(format!("w{slot}")).expect("a letter and a number"),
+            instance: InstanceId::new(format!("w{slot}-{number}")).expect("a letter and numbers"),
+            host: "sim".into(),
+            version: "sim".into(),
+            process: None,
+        };
+        let options = WorkerOptions {
+            identity,
+            queues: Vec::new(),
+            lease: self.lease,
+            concurrency: usize::try_from(prng.between(1, 3)).unwrap_or(1),
+            until_idle: false,
+            only: None,
+        };
+        let (worker, stop, oracle) = (Worker::new(host.build(), options), stop.clone(), self.oracle.clone());
+        tokio::spawn(async move {
+            if let Err(error) = worker.run(stop).await {
+                oracle.violated("worker", format!("gave up: {error}"));
+            }
+        })
+    }
+
+    async fn report(&self) -> Report {
+        let mut hashed = Vec::new();
+        let mut events = 0;
+        for task in self.plans.keys() {
+            let log = self.memory.read(task, plica_kernel::id::Seq(1), usize::MAX).await.unwrap_or_default();
+            events += log.len();
+            log.into_iter().for_each(|event| hashed.extend(event.body));
+        }
+        let virtual_ms = self.clock.elapsed().as_millis();
+        hashed.extend(format!("{:?} {virtual_ms}", self.outside.all()).into_bytes());
+        Report {
+            seed: self.seed,
+            digest: plica_kernel::canonical::content_hash(&hashed).to_string(),
+            tasks: self.plans.len(),
+            events,
+            starts: self.starts.load(Ordering::Relaxed),
+            virtual_ms,
+        }
+    }
+}

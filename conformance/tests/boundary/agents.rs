@@ -1,0 +1,178 @@
+//! The model, the tools and the world outside of the reference tasks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use plica_engine::{ModelSource, ModelSourceError};
+use plica_kernel::body::{Blob, MEDIA_TEXT};
+use plica_kernel::event::Usage;
+use plica_kernel::message::Block;
+use plica_ports::{
+    CallContext, ContentStore, DeltaSink, Effect, Model, ModelChoice, ModelError, ModelErrorKind, ModelRequest, Record,
+    Recovered, Reply, StopReason, Tool, ToolDeclaration, ToolError, ToolOutput,
+};
+
+/// One reply of the model.
+#[derive(Debug, Clone, Default)]
+pub struct Say {
+    pub text: &'static str,
+    pub thinking: Option<&'static str>,
+    /// Tools and arguments.
+    pub calls: Vec<(&'static str, String)>,
+    pub cut: bool,
+    /// Tries that fail first.
+    pub refused: u32,
+    /// How they fail; for good, unless it may be tried again.
+    pub refusal: Option<ModelErrorKind>,
+}
+
+pub fn say(text: &'static str) -> Say {
+    Say { text, ..Say::default() }
+}
+
+/// A reply of calls, each with a note of its own.
+pub fn call(calls: &[(&'static str, &str)]) -> Say {
+    let calls = calls.iter().map(|(tool, note)| (*tool, format!(r#"{{"note":"{note}"}}"#))).collect();
+    Say { calls, ..Say::default() }
+}
+
+/// A reply of one call with these arguments.
+pub fn call_with(tool: &'static str, args: &str) -> Say {
+    Say { calls: vec![(tool, args.to_owned())], ..Say::default() }
+}
+
+/// Replies by the name of the script.
+pub type Scripts = BTreeMap<&'static str, Vec<Say>>;
+
+struct Scripted(Vec<Say>);
+
+#[async_trait]
+impl Model for Scripted {
+    async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
+        let nth = usize::try_from(request.assistant_messages).expect("few replies");
+        let said = self.0.get(nth).cloned().unwrap_or_else(|| say("nothing more to say"));
+        if let Some(kind) = said.refusal
+            && request.attempt <= said.refused
+        {
+            return Err(ModelError { kind, message: "refused".into(), retry_after: None });
+        }
+        let thinking = said.thinking.map(|text| Block::Thinking { signature: None, text: text.into() });
+        let text = (!said.text.is_empty()).then(|| Block::Text { text: said.text.into() });
+        let calls = said.calls.iter().map(|(tool, args)| Block::ToolUse {
+            args: args.clone(),
+            id: None,
+            tool: (*tool).to_owned(),
+        });
+        Ok(Reply {
+            blocks: thinking.into_iter().chain(text).chain(calls).collect(),
+            usage: Usage { output: 1, uncached: 1, ..Usage::default() },
+            cost_nano_usd: None,
+            stop: if said.cut { StopReason::Length } else { StopReason::End },
+            extra: None,
+        })
+    }
+}
+
+/// The script that the definition names.
+pub struct Models(pub Arc<Scripts>);
+
+#[async_trait]
+impl ModelSource for Models {
+    async fn model(&self, choice: &ModelChoice, _: &dyn ContentStore) -> Result<Arc<dyn Model>, ModelSourceError> {
+        Ok(Arc::new(Scripted(self.0.get(choice.name.as_str()).cloned().unwrap_or_default())))
+    }
+}
+
+/// How often each note changed the outside.
+#[derive(Debug, Default)]
+pub struct Outside(Mutex<BTreeMap<String, u32>>);
+
+impl Outside {
+    fn land(&self, note: &str) {
+        *self.0.lock().expect("no tool panics").entry(note.to_owned()).or_default() += 1;
+    }
+
+    pub fn landed(&self) -> BTreeMap<String, u32> {
+        self.0.lock().expect("no tool panics").clone()
+    }
+}
+
+/// A tool by its name; what it is like follows from that.
+pub struct Hand {
+    declaration: ToolDeclaration,
+    outside: Arc<Outside>,
+}
+
+/// Changes the outside, and nobody can tell afterwards.
+pub const NOTE: &str = "Note";
+/// Changes the outside, and can look whether it did.
+pub const MAIL: &str = "Mail";
+/// Reads.
+pub const LOOK: &str = "Look";
+/// Reads much, and leaves a record.
+pub const STUDY: &str = "Study";
+/// Says that it failed.
+pub const FAIL: &str = "Fail";
+/// Goes on until it is told to stop.
+pub const BLOCK: &str = "Block";
+
+const SCHEMA: &str =
+    r#"{"type":"object","properties":{"note":{"type":"string"}},"required":["note"],"additionalProperties":false}"#;
+
+impl Hand {
+    pub fn all(outside: &Arc<Outside>) -> Vec<Arc<dyn Tool>> {
+        let make = |name: &str| -> Arc<dyn Tool> {
+            let reads = matches!(name, LOOK | STUDY);
+            let declaration = ToolDeclaration {
+                name: name.into(),
+                description: name.into(),
+                schema: SCHEMA.into(),
+                effect: if reads { Effect::Read } else { Effect::Mutation },
+                retry_safe: reads,
+                version: "1".into(),
+            };
+            Arc::new(Self { declaration, outside: outside.clone() })
+        };
+        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK].into_iter().map(make).collect()
+    }
+}
+
+/// The note in the arguments.
+pub fn note_of(args: &str) -> String {
+    let args: serde_json::Value = serde_json::from_str(args).expect("arguments are JSON");
+    args["note"].as_str().unwrap_or_default().to_owned()
+}
+
+#[async_trait]
+impl Tool for Hand {
+    fn declaration(&self) -> &ToolDeclaration {
+        &self.declaration
+    }
+
+    async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let note = note_of(args);
+        match self.declaration.name.as_str() {
+            NOTE | MAIL => self.outside.land(&note),
+            FAIL => return Err(ToolError::failed("it failed")),
+            BLOCK => {
+                context.stop.stopped().await;
+                return Err(ToolError::Stopped("told to stop".into()));
+            }
+            _ => {}
+        }
+        let mut output = ToolOutput::text(format!("done: {note}"));
+        if self.declaration.name == STUDY {
+            output.text.push_str(&" and so on".repeat(200));
+            output.whole = Some(Blob::new(MEDIA_TEXT, "all of it ".repeat(500).into_bytes()));
+            output.records.push(Record { plugin: "study".into(), kind: "seen".into(), body: note });
+        }
+        Ok(output)
+    }
+
+    async fn recover(&self, args: &str, _: &CallContext) -> Recovered {
+        let note = note_of(args);
+        let found = self.declaration.name == MAIL && self.outside.landed().contains_key(&note);
+        if found { Recovered::Found(ToolOutput::text(format!("done: {note}"))) } else { Recovered::Unknown }
+    }
+}

@@ -1,0 +1,201 @@
+//! The boundary gate: reference tasks on SQLite, cut before, after and during each append,
+//! resumed by another worker, come to the same end; effects happen at most once, finished ones
+//! exactly once, and the logs are sound (sections 12 and 19 of the design).
+
+mod agents;
+mod cases;
+mod cut;
+mod end;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use plica_conformance::layer::Layered;
+use plica_engine::{Client, Host, Stop, Submission, Worker, WorkerOptions};
+use plica_kernel::event::{CallStatus, EventType};
+use plica_kernel::id::{InstanceId, Queue, WorkerId};
+use plica_ports::Store;
+use plica_ports::store::{ProcessIdentity, Worker as Identity};
+use tokio::task::JoinSet;
+
+use plica_sqlite::{OpenOptions, SqliteStore, process_identity};
+
+use agents::{Hand, Models, Outside, Scripts};
+use cases::{CASES, CHILD, Case, child_replies, definition};
+use cut::{Cut, Mode, People};
+use end::{Judged, end_of, may_end_as};
+
+/// Types that this version can read but does not write yet.
+const NOT_WRITTEN_YET: [EventType; 3] =
+    [EventType::TaskForked, EventType::TaskRewound, EventType::StepAttemptAbandoned];
+/// No run takes nearly so long.
+const HANG: Duration = Duration::from_secs(120);
+/// Threads, each with a file of its own.
+const LANES: usize = 2;
+/// Runs of one case side by side.
+const RUNS_AT_ONCE: usize = 16;
+/// Greater than any process id of the system (proc(5): at most 2^22).
+const NO_PROCESS: u32 = 1 << 23;
+
+/// The stores' one file, and a number for every run.
+struct Bench {
+    store: Arc<dyn Store>,
+    scripts: Arc<Scripts>,
+    runs: AtomicUsize,
+}
+
+/// A run that was cut, or not.
+struct Run {
+    judged: Judged,
+    outside: Arc<Outside>,
+    /// Appends that the first worker asked for.
+    appends: usize,
+}
+
+impl Bench {
+    fn new(folder: &std::path::Path) -> Self {
+        let store = SqliteStore::open(folder.join("store.db"), OpenOptions::default()).expect("a path in a folder");
+        let mut scripts: Scripts = CASES.iter().map(|case| (case.name, (case.replies)())).collect();
+        scripts.insert(CHILD, child_replies());
+        Self { store: Arc::new(store), scripts: Arc::new(scripts), runs: AtomicUsize::new(0) }
+    }
+
+    fn worker(&self, store: Arc<dyn Store>, outside: &Arc<Outside>, identity: Identity, queue: &Queue) -> Worker {
+        let host = Host::builder(store, Arc::new(Models(self.scripts.clone()))).tools(Hand::all(outside)).build();
+        let options = WorkerOptions {
+            identity,
+            queues: vec![queue.clone()],
+            lease: Duration::from_secs(30),
+            concurrency: 1,
+            until_idle: true,
+            only: None,
+        };
+        Worker::new(host, options)
+    }
+
+    /// Runs a case to its end; `at` is the append at which the first worker is cut.
+    async fn run(&self, case: &Case, at: usize, mode: Mode) -> Run {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let queue = Queue::new(format!("queue-{number}")).expect("a word and a number");
+        let outside = Arc::new(Outside::default());
+        let client = Client::new(self.store.clone());
+        let (definition, blobs) = definition(case);
+        let submission = Submission { blobs, queue: Some(queue.clone()), ..Submission::new(definition, case.name) };
+        let root = client.submit(submission).await.expect("the task is created").id;
+
+        let people = Arc::new(Layered(People { inner: self.store.clone(), reactions: case.reactions }));
+        let cut = Arc::new(Layered(Cut::new(people.clone(), at, mode)));
+        let first = self.worker(cut.clone(), &outside, doomed(number), &queue);
+        tokio::select! {
+            biased;
+            ended = first.run(Stop::new()) => ended.expect("the first worker goes idle"),
+            () = cut.0.died() => {}
+        }
+        drop(first);
+        let second = self.worker(people, &outside, successor(number), &queue);
+        second.run(Stop::new()).await.expect("the second worker goes idle");
+        let judged = end_of(&client, &root, &queue).await;
+        Run { judged, outside, appends: cut.0.appends() }
+    }
+}
+
+fn identity(name: String, process: Option<ProcessIdentity>) -> Identity {
+    let (id, instance) = (WorkerId::new(name.as_str()).expect("an id"), InstanceId::new(name).expect("an id"));
+    Identity { id, instance, host: "here".into(), version: "test".into(), process }
+}
+
+/// A worker whose process is known to be gone, so that its lease need not be waited for once
+/// it is cut (ST-16).
+fn doomed(number: usize) -> Identity {
+    let gone = process_identity().map(|own| ProcessIdentity { pid: NO_PROCESS, ..own });
+    identity(format!("first-{number}"), Some(gone.expect("tests run where /proc tells")))
+}
+
+fn successor(number: usize) -> Identity {
+    identity(format!("second-{number}"), process_identity())
+}
+
+/// Checks a run that was cut against one that was not.
+fn compare(what: &str, whole: &Run, cut: &Run) {
+    assert_eq!(whole.judged.end, cut.judged.end, "{what}");
+    let (before, after) = (&whole.judged.calls, &cut.judged.calls);
+    assert!(before.keys().eq(after.keys()), "{what}: {before:?} {after:?}");
+    for (call, status) in after {
+        assert!(may_end_as(before[call], *status), "{what}: {call} ended as {status:?}");
+    }
+    let landed = cut.outside.landed();
+    for (note, times) in whole.outside.landed() {
+        let most = times;
+        let now = landed.get(&note).copied().unwrap_or(0);
+        assert!(now <= most, "{what}: {note} happened {now} times");
+        let finished = after.iter().filter(|(call, status)| {
+            call.ends_with(&format!("/{note}")) && matches!(status, CallStatus::Ok | CallStatus::Recovered)
+        });
+        assert!(now >= u32::try_from(finished.count()).expect("few"), "{what}: {note} finished but did not happen");
+    }
+    assert!(landed.keys().all(|note| whole.outside.landed().contains_key(note)), "{what}: {landed:?}");
+}
+
+/// Every append of a case, cut in every mode; many runs side by side, as the store commits
+/// them together.
+async fn cut_everywhere(bench: Arc<Bench>, case: &'static Case) -> BTreeSet<EventType> {
+    let whole = tokio::time::timeout(HANG, bench.run(case, usize::MAX, Mode::Before)).await.expect("it does not hang");
+    let whole = Arc::new(whole);
+    let mut kinds = whole.judged.kinds.clone();
+    let mut runs = JoinSet::new();
+    for at in case.cut_from..=whole.appends {
+        for mode in Mode::ALL {
+            if runs.len() >= RUNS_AT_ONCE {
+                kinds.extend(runs.join_next().await.expect("there are runs").expect("its end is the same"));
+            }
+            runs.spawn(cut_once(bench.clone(), case, whole.clone(), at, mode));
+        }
+    }
+    kinds.extend(runs.join_all().await.into_iter().flatten());
+    kinds
+}
+
+async fn cut_once(
+    bench: Arc<Bench>,
+    case: &'static Case,
+    whole: Arc<Run>,
+    at: usize,
+    mode: Mode,
+) -> BTreeSet<EventType> {
+    let what = format!("{} cut at append {at} of {}, {mode:?}", case.name, whole.appends);
+    let cut = tokio::time::timeout(HANG, bench.run(case, at, mode)).await;
+    let cut = cut.unwrap_or_else(|_| panic!("{what}: it hangs"));
+    assert!(cut.appends >= at, "{what}: it was never cut");
+    compare(&what, &whole, &cut);
+    cut.judged.kinds
+}
+
+/// Runs these cases on one thread and one file.
+fn gate(cases: impl Iterator<Item = &'static Case>) -> BTreeSet<EventType> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+    let bench = Arc::new(Bench::new(folder.path()));
+    let kinds = cases.map(|case| runtime.block_on(cut_everywhere(bench.clone(), case)));
+    kinds.fold(BTreeSet::new(), |mut all, kinds| {
+        all.extend(kinds);
+        all
+    })
+}
+
+#[test]
+fn rc_1_rc_2_rc_4_st_9_whatever_append_is_cut_the_end_is_the_same() {
+    let kinds: BTreeSet<EventType> = std::thread::scope(|scope| {
+        let lane = |lane: usize| scope.spawn(move || gate(CASES.iter().skip(lane).step_by(LANES)));
+        let running: Vec<_> = (0..LANES).map(lane).collect();
+        running.into_iter().flat_map(|lane| lane.join().expect("every end is the same")).collect()
+    });
+    let missing: Vec<_> = EventType::ALL
+        .iter()
+        .filter(|kind| kind.is_readable() && !kinds.contains(kind) && !NOT_WRITTEN_YET.contains(kind))
+        .collect();
+    assert!(missing.is_empty(), "no reference task writes {missing:?}");
+    let early: Vec<_> = NOT_WRITTEN_YET.iter().filter(|kind| kinds.contains(kind)).collect();
+    assert!(early.is_empty(), "{early:?} is written now: it belongs to no list of exceptions");
+}

@@ -1,0 +1,9 @@
+//! The engine on the memory store, with a scripted model and a tool of its own.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod clauses;
+mod common;
+mod content;
+mod outage;
+mod steps;
