@@ -109,7 +109,8 @@ pub(crate) fn unblock(tx: &Tx<'_>, task: &TaskId) -> Result<bool, Fail<StoreErro
     } else if was_blocked || only_rests {
         let record = Record { blocked: false, ..record };
         let due = claimable_at(&record.unheld(is_woken_now(tx, &record)?, None), tx.now);
-        let_go(tx, record.key, due)?;
+        // What was due already keeps its place.
+        let_go(tx, record.key, [record.claimable_at, due].into_iter().flatten().min())?;
     }
     Ok(was_blocked)
 }

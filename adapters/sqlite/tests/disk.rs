@@ -144,7 +144,7 @@ async fn st_10_a_write_that_fails_at_any_point_loses_nothing() {
     }
     assert!(is_met.is_sorted_by(|less, more| less >= more), "a larger limit is met and a smaller is not: {is_met:?}");
     let met = is_met.iter().filter(|met| **met).count();
-    assert!((40..80).contains(&met), "{met} of 80 limits were met: the steps miss the point");
+    assert!((20..80).contains(&met), "{met} of 80 limits were met: the steps miss the point");
 }
 
 /// The folder of a store, as a shell writes it.
