@@ -1,5 +1,5 @@
 //! The suite of the model port (MO-1 to MO-4, EV-5, EV-6, TO-4): an adapter asks a
-//! [server](server) that answers from a script, whole, cut, slow or wrong;
+//! [`server`] that answers from a script, whole, cut, slow or wrong;
 //! [`model_suite!`](crate::model_suite) makes a test of each function.
 //!
 //! What a protocol looks like on the wire is told by a [`Protocol`], written independently of
