@@ -5,20 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_conformance::faults::{Call, Fault, Faults, Faulty, Switched};
-use plica_conformance::{Bench, Capability, LEASE, Subject};
+use plica_conformance::{Bench, Capability, ContentSubject, LEASE, Subject};
 use plica_kernel::id::{Position, Seq};
 use plica_kernel::time::Timestamp;
 use plica_memory::{ManualClock, MemoryStore};
 use plica_ports::Store;
 use plica_ports::store::{
-    AppendError, ClaimError, CommitFate, CreateError, DeliverError, Delivered, Delivery, StoreError,
+    AppendError, ClaimError, CommitFate, Conflict, CreateError, DeliverError, Delivered, Delivery, StoreError,
 };
 
 const START: Timestamp = Timestamp::from_micros(1_796_031_682_123_456);
 
 /// Every kind of fault.
-const KINDS: [Fault; 5] =
-    [Fault::Unavailable, Fault::LostAfterCommit, Fault::LostBeforeCommit, slow(3), Fault::DeliveredTwice];
+const KINDS: [Fault; 6] = [
+    Fault::Unavailable,
+    Fault::LostAfterCommit,
+    Fault::LostBeforeCommit,
+    Fault::LostOnItsWay,
+    slow(3),
+    Fault::DeliveredTwice,
+];
 
 const fn slow(millis: u64) -> Fault {
     Fault::Delay { before: Duration::from_millis(millis), after: Duration::from_millis(2 * millis) }
@@ -43,7 +49,17 @@ mod switched_off {
         Subject::new(store).with_time(move |by| clock.advance(by)).lacking(Capability::SecondHandle)
     }
 
+    async fn contents() -> ContentSubject {
+        let store = Arc::new(MemoryStore::new());
+        let damaged = store.clone();
+        let wrapped = Faulty::new(store, Arc::new(Switched::new(Fault::Unavailable)));
+        ContentSubject::new(Arc::new(wrapped)).with_damage(move |reference| {
+            assert_eq!(damaged.damage(reference), Ok(true), "there is a body to damage");
+        })
+    }
+
     plica_conformance::store_suite!(subject);
+    plica_conformance::content_suite!(contents);
 }
 
 /// A store that is slow keeps every clause all the same.
@@ -94,6 +110,25 @@ async fn st_9_a_lost_append_is_there_or_not() {
         assert_eq!(again.is_ok(), fate == CommitFate::NotThere, "the identical batch may be tried again: {again:?}");
         assert_eq!((bench.row(&log.id).await.projection, switched.struck()), (batch.row, 1));
     }
+}
+
+/// ST-9: an append that is still on its way gets there before the next one, which meets its own
+/// bytes, whatever was read back in between.
+#[tokio::test]
+async fn st_9_an_append_on_its_way_arrives_before_the_next() {
+    let (bench, switched) = bench_with(Fault::LostOnItsWay).await;
+    let log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let batch = log.noting(&claimed, "on its way");
+    switched.strike(1);
+    let lost = bench.store().append(&claimed.claim, &batch).await;
+    assert!(matches!(lost, Err(AppendError::CommitUnknown { .. })), "{lost:?}");
+    let fate = bench.store().settle(&log.id, batch.row.seq, &batch.row.hash).await;
+    assert_eq!(fate, Ok(CommitFate::NotThere));
+    let own =
+        Conflict::RevisionConflict { task: log.id.clone(), expected: Seq(1), seq: batch.row.seq, hash: batch.row.hash };
+    assert_eq!(bench.store().append(&claimed.claim, &batch).await, Err(AppendError::Conflict(own)));
+    assert_eq!(bench.row(&log.id).await.projection, batch.row);
 }
 
 /// ST-9, ST-16: the answers of the other writes are lost alike, and each can be found out or

@@ -28,6 +28,8 @@ const GOAL_SHOWN: usize = 200;
 /// Events before the last among which the end of a task is looked for: late evidence may
 /// follow it.
 const ENDINGS_LOOKED_AT: u64 = 63;
+/// Rows read at once to find the newest root.
+const ROWS_LOOKED_AT: usize = 64;
 /// Priority class of a task that asks for none.
 const PRIORITY: u8 = 2;
 
@@ -239,12 +241,22 @@ impl Client {
         Ok(self.store.tasks(&filter, &Page::first(20)).await?)
     }
 
-    /// The newest task, if there is one.
+    /// The newest task that someone created, if there is one: what tasks spawn by themselves is
+    /// passed over.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn newest(&self) -> Result<Option<Row>, ClientError> {
-        Ok(self.store.tasks(&TaskFilter::default(), &Page::first(1)).await?.pop())
+        let mut page = Page::first(ROWS_LOOKED_AT);
+        loop {
+            let rows = self.store.tasks(&TaskFilter::default(), &page).await?;
+            let full = rows.len() == page.limit;
+            page.after = rows.last().map(|last| (last.facts.created_at, last.id.clone()));
+            match rows.into_iter().find(|row| row.facts.parent.is_none()) {
+                None if full => {}
+                found => return Ok(found),
+            }
+        }
     }
 
     /// The row of a task.
@@ -391,8 +403,11 @@ impl Client {
     /// Sends a message.
     ///
     /// # Errors
-    /// As [`Self::deliver`].
+    /// As [`Self::deliver`], and when the conversation is closed.
     pub async fn send(&self, task: &TaskId, actor: &str, text: impl Into<String>) -> Result<Delivered, ClientError> {
+        if self.row(task).await?.projection.closed {
+            return Err(ClientError::Closed(task.clone()));
+        }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
     }
 

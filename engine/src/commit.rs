@@ -131,6 +131,12 @@ impl Committer<'_> {
                         return lost;
                     }
                 }
+                // A head conflict against one's own bytes: an earlier try got there after all.
+                Err(AppendError::Conflict(Conflict::RevisionConflict { task, seq, hash, .. }))
+                    if (&task, seq, hash) == (&batch.task, batch.row.seq, batch.row.hash) =>
+                {
+                    return self.written_by_readback(batch);
+                }
                 Err(AppendError::Conflict(conflict)) => return self.lose(&conflict.to_string()),
                 Err(AppendError::CommitUnknown { detail, .. }) => {
                     tracing::warn!(task = %batch.task, %detail, "fate of the commit unknown: reading back");

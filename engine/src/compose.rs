@@ -43,7 +43,7 @@ impl From<ContentError> for ComposeError {
 /// a step composes what is new.
 #[derive(Debug, Default)]
 pub(crate) struct Composition {
-    entries: usize,
+    entries: u64,
     generation: u32,
     messages: Vec<Arc<RequestMessage>>,
     /// The last assistant message, whose calls get their ids from the results that follow.
@@ -64,7 +64,7 @@ impl Composition {
         if generation != self.generation {
             *self = Self { generation, ..Self::default() };
         }
-        for entry in task.runtime().messages.iter().skip(self.entries) {
+        for entry in task.runtime().messages.after(self.entries) {
             self.take(entry, content).await?;
             self.entries += 1;
         }

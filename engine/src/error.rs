@@ -57,6 +57,9 @@ pub enum ClientError {
     /// The item was not delivered.
     #[error(transparent)]
     Deliver(#[from] DeliverError),
+    /// The conversation is closed: it takes no message. Nothing was delivered.
+    #[error("task {0} is closed; `plica reopen {0}` opens it")]
+    Closed(TaskId),
     /// Content cannot be had or kept.
     #[error(transparent)]
     Content(#[from] ContentError),

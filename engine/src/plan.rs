@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use plica_kernel::canonical::string_len;
 use plica_kernel::decide::CallPlan;
-use plica_kernel::limits::{CALLS_MAX, WAKE_ALTERNATIVES_MAX};
+use plica_kernel::limits::{CALLS_MAX, EVENT_KINDS_BYTES_MAX, WAKE_ALTERNATIVES_MAX};
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
 use plica_ports::{Definition, Effect, Guard, GuardView, Ruling};
@@ -13,13 +14,13 @@ use crate::act::millis;
 use crate::govern::Rules;
 use crate::host::Host;
 use crate::setup::Setup;
-use crate::steering::{self, is_steering};
+use crate::steering::{self, SPAWNING_TOOL, is_steering};
 
 /// The plan of every call of a reply, up to the 32nd.
 pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
     let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Vec::new() };
     let planner = Planner { host, setup, definition, rules, task };
-    let mut waits = BTreeSet::new();
+    let mut waits = Waits::default();
     let calls = blocks.iter().filter_map(|block| match block {
         Block::ToolUse { args, tool, .. } => Some((tool, args)),
         Block::Text { .. } | Block::Thinking { .. } => None,
@@ -36,16 +37,30 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// `waits` are the event kinds that earlier calls of the reply wait for.
-    fn plan(&self, name: &str, args: &str, waits: &mut BTreeSet<String>) -> CallPlan {
+    /// `waits` is what earlier calls of the reply wait for.
+    fn plan(&self, name: &str, args: &str, waits: &mut Waits) -> CallPlan {
         let deny = |reason: String| CallPlan::Deny { reason, tool: name.to_owned() };
         let listed = self.definition.tools.iter().any(|listed| listed == name);
         if listed && is_steering(name) {
             return match self.rule(name, None, args, true) {
                 Ruling::Deny { reason } => deny(format!("denied: {reason}")),
-                // Nothing outside changes, so nobody is asked.
+                // A spawn may be asked about; what only steers the task itself changes nothing outside.
+                Ruling::Ask { expires_after, rule } if name == SPAWNING_TOOL => {
+                    match steering::plan(self.setup, self.task, name, args) {
+                        Ok(_) => CallPlan::Ask {
+                            args: args.to_owned(),
+                            expires_ms: expires_after.map(millis),
+                            rule,
+                            tool: name.to_owned(),
+                        },
+                        Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
+                    }
+                }
                 Ruling::Allow { .. } | Ruling::Ask { .. } => match steering::plan(self.setup, self.task, name, args) {
-                    Ok(plan) => limit_waits(plan, waits).unwrap_or_else(|| deny("too many waits in one reply".into())),
+                    Ok(CallPlan::Wait { event: Some(kind), .. }) if !waits.admit(&kind) => {
+                        deny("too many waits in one reply".into())
+                    }
+                    Ok(plan) => plan,
                     Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
                 },
             };
@@ -88,14 +103,24 @@ impl Planner<'_> {
 /// Alternatives of a wake that are left for events: one is for answers, one for children.
 const EVENT_WAITS_MAX: usize = WAKE_ALTERNATIVES_MAX - 2;
 
-/// A wait that would need an alternative too many is answered so (section 11 of the design).
-fn limit_waits(plan: CallPlan, waits: &mut BTreeSet<String>) -> Option<CallPlan> {
-    if let CallPlan::Wait { event: Some(kind), .. } = &plan {
-        waits.insert(kind.clone());
-        if waits.len() > EVENT_WAITS_MAX {
-            waits.remove(kind);
-            return None;
+/// The events that calls of one reply wait for.
+#[derive(Default)]
+struct Waits {
+    kinds: BTreeSet<String>,
+    bytes: usize,
+}
+
+impl Waits {
+    /// Whether one more wait for `kind` fits. One that would need an alternative too many is
+    /// answered so (section 11 of the design), and so is one whose kind does not fit into the
+    /// decision beside the others, since every call names its own.
+    fn admit(&mut self, kind: &str) -> bool {
+        let bytes = self.bytes + string_len(kind);
+        if bytes > EVENT_KINDS_BYTES_MAX || (!self.kinds.contains(kind) && self.kinds.len() >= EVENT_WAITS_MAX) {
+            return false;
         }
+        self.bytes = bytes;
+        self.kinds.insert(kind.to_owned());
+        true
     }
-    Some(plan)
 }

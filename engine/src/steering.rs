@@ -17,6 +17,9 @@ use crate::setup::Setup;
 /// The names of the tools that steer the task itself.
 pub const STEERING_TOOLS: [&str; 4] = ["AskUser", "Wait", "Task", "TodoWrite"];
 
+/// The one that spawns children.
+pub(crate) const SPAWNING_TOOL: &str = "Task";
+
 struct Steering {
     name: &'static str,
     description: &'static str,
@@ -122,6 +125,14 @@ pub(crate) fn plan(setup: &Setup, task: &Task, name: &str, args: &str) -> Result
 fn todos(args: &str) -> Result<String, String> {
     let value: serde_json::Value = serde_json::from_str(args).map_err(|error| error.to_string())?;
     Ok(value["todos"].to_string())
+}
+
+/// What an approved spawn comes to; an error is told to the model.
+pub(crate) fn spawn(setup: &Setup, task: &Task, args: &str) -> Result<Spawn, String> {
+    match plan(setup, task, SPAWNING_TOOL, args)? {
+        CallPlan::Spawn(spawn) => Ok(*spawn),
+        _ => Err("the call spawns nothing".into()),
+    }
 }
 
 fn delegate(setup: &Setup, task: &Task, call: Delegate) -> Result<CallPlan, String> {

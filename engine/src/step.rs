@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_kernel::body::Body;
-use plica_kernel::decide::{self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Stamp};
-use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
+use plica_kernel::decide::{
+    self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Spawn, Stamp,
+};
+use plica_kernel::event::{ApprovalVerdict, CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
-use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, model_backoff_ms};
+use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
 use plica_kernel::row::Blocked;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::store::{AppendError, Claimed, StoreError};
-use plica_ports::{ModelError, PolicyView, Reply, StopReason};
+use plica_ports::{ContentError, ModelError, PolicyView, Reply, StopReason};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,7 @@ use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
 use crate::setup::{Setup, SetupError};
+use crate::steering::{self, SPAWNING_TOOL};
 
 /// How long running calls are waited for once the worker is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -88,7 +91,9 @@ impl Drive {
             pending: Vec::new(),
             flight: Flight::default(),
             composition: Composition::default(),
+            spawns: BTreeMap::new(),
             stopping: false,
+            reconsidered: 0,
         };
         step.go().await
     }
@@ -268,7 +273,11 @@ struct Step<'a> {
     pending: Vec<Happened>,
     flight: Flight,
     composition: Composition,
+    /// What approved calls that spawn a child come to.
+    spawns: BTreeMap<CallId, Result<Spawn, String>>,
     stopping: bool,
+    /// Appends in a row that were refused because the inbox had moved.
+    reconsidered: u32,
 }
 
 /// What a round of deciding came to.
@@ -355,10 +364,18 @@ impl Step<'_> {
         match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
             Committed::Written { held } => {
                 self.pending.clear();
+                self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
                 if held { Turned::Wait(act) } else { Turned::End(Ended::HandedBack) }
             }
-            Committed::Reconsider => Turned::Again,
+            Committed::Reconsider if self.reconsidered >= RECONSIDER_MAX => {
+                tracing::warn!(task = %self.task.id(), "the inbox never stands still: the task is handed back");
+                Turned::End(self.hand_back().await)
+            }
+            Committed::Reconsider => {
+                self.reconsidered += 1;
+                Turned::Again
+            }
             Committed::Lost(why) => {
                 tracing::warn!(task = %self.task.id(), why, "append refused: the task is given up");
                 Turned::End(Ended::Lost)
@@ -386,7 +403,8 @@ impl Step<'_> {
                 Committed::Lost(_) | Committed::Refused(_) => {}
             }
         }
-        self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+        // A claim that came to nothing, which counts towards poison (ST-18).
+        self.drive.release(None).await;
         Turned::End(Ended::HandedBack)
     }
 
@@ -397,6 +415,26 @@ impl Step<'_> {
             self.items.extend(new);
         }
         self.read_answers().await;
+        self.read_spawns().await
+    }
+
+    /// Approved calls that spawn a child need its definition, which the kernel has not.
+    async fn read_spawns(&mut self) -> Result<(), StoreError> {
+        for item in &self.items {
+            let Item::Verdict { call, verdict: ApprovalVerdict::Approve, .. } = &item.item else { continue };
+            let approval = self.task.governance().approvals.get(call);
+            let Some(approval) = approval.filter(|approval| approval.tool == SPAWNING_TOOL) else { continue };
+            if self.spawns.contains_key(call) {
+                continue;
+            }
+            let gone = |error: ContentError| StoreError::Unavailable(error.to_string());
+            let spawn = match text_of(&approval.args, self.drive.host.content().map_err(gone)?).await {
+                Ok(args) => steering::spawn(&self.setup, &self.task, &args),
+                Err(ComposeError::Content(why)) => Err(why),
+                Err(ComposeError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
+            };
+            self.spawns.insert(*call, spawn);
+        }
         Ok(())
     }
 
@@ -407,7 +445,11 @@ impl Step<'_> {
         for item in &mut self.items {
             if let Item::Child { answer, child, .. } = &mut item.item
                 && matches!(answer, Body::Ref(_))
-                && self.task.governance().children().any(|(_, open)| open.background && open.child == *child)
+                && self
+                    .task
+                    .governance()
+                    .children()
+                    .any(|(_, open)| open.child == *child && (open.background || open.any))
                 && let Ok(text) = text_of(answer, content).await
             {
                 *answer = Body::Inline(text);
@@ -419,11 +461,16 @@ impl Step<'_> {
     /// its outcome.
     async fn stop_for_people(&mut self) {
         let stopped = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. } | Item::Interrupt { .. }));
-        if stopped && !self.flight.seqs.is_empty() {
+        if !stopped || self.flight.seqs.is_empty() {
+            return;
+        }
+        if self.task.governance().model_action().is_some() {
+            // Nobody waits for a reply that nobody will read.
+            self.pending.extend(self.flight.take_ready());
+            self.flight.abort();
+        } else {
             let ended = self.flight.wind_down(&self.drive.host).await;
-            let known =
-                |happened: &Happened| !matches!(&happened.what, Ok(Outcome::Reply { reply, .. }) if reply.is_err());
-            self.pending.extend(ended.into_iter().filter(known));
+            self.pending.extend(ended);
         }
     }
 
@@ -451,6 +498,7 @@ impl Step<'_> {
             now: self.drive.now(),
             items: self.items.clone(),
             run: self.drive.hold.claim.run.clone(),
+            spawns: self.spawns.clone(),
             stopping: self.stopping,
             unusable: self.unusable.clone(),
         };

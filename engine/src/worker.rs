@@ -347,10 +347,19 @@ impl Worker {
         if !is_still(&row) {
             return Ok(false);
         }
+        let descendants = self.descendants().await?;
         let waits_for_children = row.projection.status == Status::Waiting
             && row.projection.wake.any.iter().any(|one| matches!(one.key, WakeKey::Group(_) | WakeKey::Background));
-        // It waits its children out, unless they too wait for someone.
-        Ok(!waits_for_children || self.descendants().await?.iter().all(is_still))
+        if waits_for_children {
+            // It waits its children out, unless they too wait for someone.
+            return Ok(descendants.iter().all(is_still));
+        }
+        if descendants.is_empty() {
+            return Ok(true);
+        }
+        // Children that were told to stop are let do so.
+        let now = self.host.store.now().await?;
+        Ok(descendants.iter().all(|row| row.claimable_at.is_none_or(|at| at > now) && row.holder.is_none()))
     }
 
     /// Waits until a task ended, something may have become claimable, or it is to stop.

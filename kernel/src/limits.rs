@@ -71,6 +71,9 @@ pub const TASK_DEPTH_MAX: u32 = 8;
 pub const SUBTASKS_MAX: u64 = 1_000;
 /// Bytes of the kind of an event that is waited for.
 pub const EVENT_KIND_BYTES_MAX: usize = 96;
+/// Canonical bytes of the kinds of events that the waits of one reply name, all together: a
+/// decision that lists 32 calls has to fit a payload.
+pub const EVENT_KINDS_BYTES_MAX: usize = 1_400;
 /// Longest wait for a time, in seconds: a hundred years.
 pub const WAIT_SECONDS_MAX: u64 = 3_155_760_000;
 /// Age of a batch from which its bodies are put again before the append (CO-2).

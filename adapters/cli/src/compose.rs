@@ -66,6 +66,8 @@ pub struct Work {
 
 /// The lease of a verb that drives a task itself.
 pub const LEASE: Duration = Duration::from_secs(30);
+/// Tasks at a time in a verb that drives a task itself: its subtasks run side by side.
+pub const CONCURRENCY: usize = 4;
 
 /// A worker of this process on `host`.
 pub fn worker(host: Arc<Host>, identity: Identity, work: Work) -> Worker {

@@ -3,7 +3,6 @@
 use plica_kernel::body::Blob;
 use plica_kernel::envelope::SealedEvent;
 use plica_kernel::id::{Position, Seq, TaskId};
-use plica_kernel::row::Status;
 use plica_ports::store::rules::{LockedRow, Standing, check_append, claimable_at, is_woken};
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimAfter, Conflict, CreateError, Created, NewTask, StoreError, Verdict,
@@ -79,8 +78,7 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
     };
     let after =
         Record { status: row.status, wake: row.wake.clone(), locked: record.locked.clone(), instance: None, ..*record };
-    let woken = !matches!(row.status, Status::Ready | Status::Running)
-        && is_woken(row.status, &row.wake, &untaken(tx.conn, record.key, Position(0))?);
+    let woken = is_woken(row.status, &row.wake, &untaken(tx.conn, record.key, Position(0))?);
     let due = claimable_at(&after.unheld(woken, not_before), tx.now);
     lease::let_go(tx, record.key, due)?;
     Ok(false)

@@ -1,11 +1,13 @@
 //! What SQLite's errors mean to the port: try later, someone must look, or a refusal.
 
+use std::fs::File;
 use std::path::Path;
 
 use plica_kernel::id::TaskId;
 use plica_ports::ContentError;
 use plica_ports::store::{AppendError, ClaimError, CreateError, DeliverError, StoreError};
 use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 /// How the work of one request fails inside its savepoint.
 #[derive(Debug)]
@@ -91,8 +93,8 @@ impl Lost<StoreError> {
 
 /// Sorts an error of SQLite by who must act: whatever may pass by itself (a lock, a full
 /// disk, a failing device) is `Unavailable`, the rest is `Unusable`; both name the file.
-pub(crate) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let path = path.display();
+pub(crate) fn store_error(file: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = file.display();
     let Some(code) = error.sqlite_error_code() else {
         return StoreError::Unusable(format!("{path} holds what this version cannot read: {error}"));
     };
@@ -111,11 +113,21 @@ pub(crate) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
             StoreError::Unusable(format!("{path} cannot be written ({error}); check the rights of file and folder"))
         }
+        ErrorCode::CannotOpen if may_open_no_more(file) => {
+            StoreError::Unavailable(format!("{path}: this process or machine has too many files open"))
+        }
         ErrorCode::CannotOpen => {
             StoreError::Unusable(format!("{path} cannot be opened ({error}); check the rights of file and folder"))
         }
         _ => StoreError::Unusable(format!("{path}: {error}")),
     }
+}
+
+/// Whether it is only for want of another descriptor that the file cannot be opened; SQLite does
+/// not say.
+fn may_open_no_more(file: &Path) -> bool {
+    let refused = File::open(file).err().and_then(|error| Errno::from_io_error(&error));
+    matches!(refused, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// What is said of a file that some other program made.

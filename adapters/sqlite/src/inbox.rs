@@ -73,11 +73,21 @@ pub(crate) fn deliver(
 /// Makes the task claimable if the item that just arrived wakes it. Of a held task only the
 /// holder is told (ST-13), by its inbox tail.
 fn wake(tx: &Tx<'_>, record: &Record, item: &Item) -> rusqlite::Result<()> {
-    if record.is_held() || record.blocked || matches!(record.status, Status::Ready | Status::Running) {
+    if record.is_held() || record.blocked {
         return Ok(());
     }
-    let woken = (record.status == Status::Waiting && item.steers())
-        || is_woken(record.status, &record.wake, &untaken(tx.conn, record.key, Position(0))?);
+    let woken = match record.status {
+        Status::Ready | Status::Running => item.stops(),
+        Status::Waiting if item.steers() => true,
+        // An item that no alternative names leaves the condition as it was, however many lie
+        // there already.
+        Status::Waiting => {
+            let key = item.key();
+            record.wake.any.iter().any(|alternative| Some(&alternative.key) == key.as_ref())
+                && is_woken(record.status, &record.wake, &untaken(tx.conn, record.key, Position(0))?)
+        }
+        Status::Completed | Status::Failed | Status::Cancelled => item.outlives_the_task(),
+    };
     if !woken {
         return Ok(());
     }
@@ -94,8 +104,9 @@ pub(crate) fn pass_on(tx: &Tx<'_>, delivery: &Delivery, parcel: &Parcel) -> rusq
     match deliver(tx, task, actor, item, dedup, parcel) {
         Ok(delivered) if delivered.fresh => Ok(Some(delivered.position)),
         Ok(_) => Ok(None),
+        // A child that was cancelled reports to a parent that is over, as a rule.
         Err(Fail::Refused(error)) => {
-            tracing::warn!(%task, key = %dedup, %error, "a delivery was passed over");
+            tracing::debug!(%task, key = %dedup, %error, "a delivery was passed over");
             Ok(None)
         }
         Err(Fail::Sql(error)) => Err(error),

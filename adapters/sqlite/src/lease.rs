@@ -5,7 +5,7 @@ use std::time::Duration;
 use plica_kernel::canonical::Hash;
 use plica_kernel::id::{Epoch, Position, Seq, TaskId};
 use plica_kernel::limits::idle_backoff_ms;
-use plica_kernel::row::{Blocked, Status};
+use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::rules::{check_claim, claimable_at, is_woken};
 use plica_ports::store::{AppendError, Claim, CommitFate, Conflict, Renewed, StoreError, Verdict};
@@ -136,10 +136,7 @@ fn held_under(tx: &Tx<'_>, claim: &Claim) -> Result<Record, Fail<AppendError>> {
     Ok(record)
 }
 
-/// Whether untaken items wake the task; those of one that is ready or runs are not looked at.
+/// Whether untaken items wake the task.
 fn is_woken_now(tx: &Tx<'_>, record: &Record) -> rusqlite::Result<bool> {
-    if matches!(record.status, Status::Ready | Status::Running) {
-        return Ok(false);
-    }
     Ok(is_woken(record.status, &record.wake, &untaken(tx.conn, record.key, Position(0))?))
 }

@@ -1,4 +1,4 @@
-//! Several processes on one file: racing, killed, out of space.
+//! Several processes on one file: racing, killed.
 
 mod support;
 
@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use plica_conformance::{Bench, LEASE, Log};
 use plica_kernel::id::{InstanceId, Position, Seq, TaskId};
-use plica_ports::Store;
 use plica_ports::store::{ClaimRequest, Page, Row, StoreError, TaskFilter, Worker};
 use plica_sqlite::process_identity;
 
-use support::{bench, handed, open, place, process, process_under};
+use support::{bench, handed, place, process};
 
 /// Appends of each of two racing processes.
 const APPENDS: usize = 150;
@@ -150,40 +149,4 @@ async fn st_19_a_worker_whose_process_is_gone_is_not_alive() {
     let mut alive: Vec<&str> = alive.iter().map(|worker| worker.id.as_str()).collect();
     alive.sort_unstable();
     assert_eq!(alive, ["elsewhere", "here"]);
-}
-
-#[tokio::test]
-async fn other_runs_out_of_space() {
-    let Some(path) = handed() else { return };
-    let bench = bench(&path).await;
-    let mut log = own_task(&bench).await;
-    let claimed = bench.hold(&worker(&bench), &log.id).await;
-    let store = open(&path);
-    // Each ends in an error sooner or later, and what was acknowledged before it is there.
-    let error = loop {
-        let mut batch = log.noting(&claimed, "more");
-        batch.blobs = vec![plica_kernel::body::Blob::new("x", vec![log.row.seq.0 as u8; 30_000])];
-        match bench.store().append(&claimed.claim, &batch).await {
-            Ok(_) => log.accept(&batch),
-            Err(error) => break error,
-        }
-    };
-    use plica_ports::store::AppendError::{CommitUnknown, Store as Refused};
-    assert!(matches!(error, CommitUnknown { .. } | Refused(StoreError::Unavailable(_))), "{error:?}");
-    let head = store.row(&log.id).await.expect("rows can be read").expect("the task is there");
-    assert_eq!(head.projection.seq, log.row.seq);
-}
-
-/// A disk that is full is a typed error; nothing that was acknowledged is lost, and the store
-/// goes on where there is space again.
-#[tokio::test]
-async fn st_10_a_full_disk_loses_nothing() {
-    let (_folder, path) = place();
-    let bench = bench(&path).await;
-    // Files of at most 500 KiB; a write beyond is an error instead of a signal.
-    let mut other = process_under("trap '' XFSZ; ulimit -f 1000", "other_runs_out_of_space", &path);
-    assert!(other.wait().expect("it ends").success());
-    let row = all(&bench).await.pop().expect("the task of the other process");
-    assert_eq!(bench.events(&row.id).await.len() as u64, row.projection.seq.0);
-    bench.hold(&worker(&bench), &row.id).await;
 }

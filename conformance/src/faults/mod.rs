@@ -134,6 +134,9 @@ pub enum Fault {
     LostAfterCommit,
     /// The same, but nothing was written.
     LostBeforeCommit,
+    /// The same for an append that is still under way: it reaches the store just before the next
+    /// one does, whatever was read back in between.
+    LostOnItsWay,
     /// The call takes so much longer, on tokio's clock.
     Delay {
         /// On its way to the store.
@@ -151,6 +154,7 @@ impl Fault {
         match self {
             Self::Unavailable | Self::Delay { .. } => true,
             Self::LostAfterCommit | Self::LostBeforeCommit => call.writes(),
+            Self::LostOnItsWay => matches!(call, Call::Append),
             Self::DeliveredTwice => matches!(call, Call::Deliver | Call::Append),
         }
     }

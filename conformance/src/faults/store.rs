@@ -1,7 +1,7 @@
 //! The decorator: every call of the port, with what goes wrong with it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,12 +25,14 @@ use super::{Call, Fault, Faults};
 pub struct Faulty {
     inner: Arc<dyn Store>,
     faults: Arc<dyn Faults>,
+    /// The append that is on its way.
+    late: Arc<Mutex<Option<(Claim, Batch)>>>,
 }
 
 impl Faulty {
     /// `inner`, with what `faults` decides.
     pub fn new(inner: Arc<dyn Store>, faults: Arc<dyn Faults>) -> Self {
-        Self { inner, faults }
+        Self { inner, faults, late: Arc::default() }
     }
 
     /// The store behind it, which does not fail.
@@ -57,7 +59,7 @@ impl Faulty {
     ) -> Result<T, E> {
         match fault {
             Some(Fault::Unavailable) => Err(outage(format!("{call:?} is not let through"))),
-            Some(Fault::LostBeforeCommit) => Err(unknown(format!("{call:?} was lost"))),
+            Some(Fault::LostBeforeCommit | Fault::LostOnItsWay) => Err(unknown(format!("{call:?} was lost"))),
             Some(Fault::LostAfterCommit) => {
                 // A refusal commits nothing whose answer could be lost, but the caller does not
                 // hear of it either.
@@ -128,6 +130,12 @@ impl Store for Faulty {
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let fault = self.fault(Call::Append);
+        let next = (fault == Some(Fault::LostOnItsWay)).then(|| (claim.clone(), batch.clone()));
+        let late = std::mem::replace(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner), next);
+        if let Some((claim, batch)) = late {
+            // Nobody waits for its answer any more.
+            let _ = self.inner.append(&claim, &batch).await;
+        }
         let doubled;
         let batch = if fault == Some(Fault::DeliveredTwice) {
             let deliveries = batch.deliveries.iter().flat_map(|delivery| [delivery.clone(), delivery.clone()]);

@@ -81,6 +81,7 @@ macro_rules! with_store_clauses {
                 st_7_any_alternative_wakes,
                 st_7_an_item_that_steers_wakes,
                 st_7_an_item_leaves_what_is_awake_alone,
+                st_7_an_order_to_stop_waits_for_no_not_before,
                 st_7_a_suspend_makes_the_same_test,
                 st_7_no_wake_is_lost_between_suspend_and_delivery,
                 st_7_no_item_wakes_twice,

@@ -93,6 +93,29 @@ pub async fn st_7_an_item_leaves_what_is_awake_alone(subject: Subject) {
     assert_eq!(bench.row(&ready.id).await.claimable_at, Some(claimed.lease_until));
 }
 
+/// ST-7, EN-6: whoever stops a task waits for no not-before: not for that of its creation, not
+/// for a back-off, and not when the order came while the task was held.
+pub async fn st_7_an_order_to_stop_waits_for_no_not_before(subject: Subject) {
+    let bench = Bench::new(subject).await;
+    let ada = bench.worker("ada");
+    let far = bench.now().await.plus_millis(3_600_000);
+    for item in [Item::Cancel { reason: None }, Item::Interrupt { reason: None }] {
+        let log = bench.task_with(|facts| facts.not_before = Some(far)).await;
+        bench.deliver(&log.id, &item, "k1").await;
+        assert!(bench.is_claimable(&log.id).await, "{} waits", item.kind());
+        let (before, after) = (bench.task().await, bench.task().await);
+        let claimed = bench.hold(&ada, &before.id).await;
+        bench.deliver(&before.id, &item, "k1").await;
+        assert_eq!(bench.row(&before.id).await.claimable_at, Some(claimed.lease_until), "a held task is its holder's");
+        bench.release(&claimed, Some(far)).await;
+        assert!(bench.is_claimable(&before.id).await, "{} came before the release", item.kind());
+        bench.release(&bench.hold(&ada, &after.id).await, Some(far)).await;
+        assert_eq!(bench.row(&after.id).await.claimable_at, Some(far));
+        bench.deliver(&after.id, &item, "k1").await;
+        assert!(bench.is_claimable(&after.id).await, "{} came after the release", item.kind());
+    }
+}
+
 /// ST-7: a suspend makes the same test: items that lie there already, seen but untaken, make
 /// the task claimable at once.
 pub async fn st_7_a_suspend_makes_the_same_test(subject: Subject) {

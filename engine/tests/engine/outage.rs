@@ -180,11 +180,11 @@ async fn st_10_a_task_is_given_up_once_its_lease_is_over_and_taken_up_again() {
     bench.sound(&task).await;
 }
 
-/// ST-9: whether each commit's answer is lost after it was written or before, a worker finds out
-/// and goes on: nothing is appended twice, no call is made twice.
+/// ST-9: whether each commit's answer is lost after it was written, before, or while it is on its
+/// way, a worker finds out and goes on: nothing is appended twice, no call is made twice.
 #[tokio::test(start_paused = true)]
 async fn st_9_a_worker_finds_out_what_became_of_every_commit() {
-    for fault in [Fault::LostAfterCommit, Fault::LostBeforeCommit] {
+    for fault in [Fault::LostAfterCommit, Fault::LostBeforeCommit, Fault::LostOnItsWay] {
         let appends = AtomicU64::new(0);
         let store = memory();
         // Every first try of an append is lost; what is tried again gets through.

@@ -10,6 +10,8 @@ use crate::event::{ApprovalVerdict, RequestStatus};
 /// When something cannot be recorded; the draft then is not to be committed.
 pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> Result<Act, RecordError> {
     loop {
+        // Also what the caller recorded before may have taken items.
+        inputs.items.retain(|item| !draft.consumed().contains(&item.position));
         let moved = match next(draft.task(), inputs) {
             Next::Act(act) => return Ok(act),
             Next::Record(moved) => moved,
@@ -18,8 +20,8 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::Cancel(position) => record::cancel(draft, position, &inputs.items)?,
             Move::Interrupt(position) => record::interrupt(draft, position, &inputs.items)?,
             Move::Wake(woken) => record::wake(draft, woken, &inputs.items)?,
-            Move::Take(position) => record::take(draft, position, &inputs.items)?,
-            Move::Expire(call) => record::rule(draft, "engine", call, None, ApprovalVerdict::Expire)?,
+            Move::Take(position) => record::take(draft, position, inputs)?,
+            Move::Expire(call) => record::rule(draft, "engine", call, (ApprovalVerdict::Expire, None), inputs)?,
             Move::CloseRequest(action) => record::close_request(draft, action, RequestStatus::Interrupted)?,
             Move::Join => record::join(draft, &inputs.items)?,
             Move::Snapshot => draft.snapshot()?,
@@ -27,8 +29,7 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::StartRequest => record::start_request(draft, composer)?,
             Move::Suspend => record::suspend_for_calls(draft)?,
             Move::Fail(failure) => record::fail(draft, failure, &inputs.items)?,
-            Move::Finish => record::finish(draft)?,
+            Move::Finish => record::finish(draft, &inputs.items)?,
         }
-        inputs.items.retain(|item| !draft.consumed().contains(&item.position));
     }
 }

@@ -1,6 +1,7 @@
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
+use super::record::Spawn;
 use crate::event::{Failure, FailureReason};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
@@ -18,6 +19,9 @@ pub struct Inputs {
     pub items: Vec<InboxItem>,
     /// The claim that asks: open actions of another are orphans.
     pub run: RunId,
+    /// What calls come to that people approved and that spawn a child; the error is told to the
+    /// model.
+    pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
     /// Whether the worker is to stop: nothing new is begun.
     pub stopping: bool,
     /// Why the definition cannot be used: whatever would need it fails the turn.
@@ -85,10 +89,12 @@ pub enum Act {
 
 /// What happens next, from the state and the inputs alone (EN-1).
 ///
-/// The order: late evidence and reopening come first, even for a task that is over; a cancel
-/// ends the task and an interrupt the turn, whatever it does; a waiting task wakes or rests;
-/// what a former holder left open is settled before anything new; then the step goes on where
-/// its phase says.
+/// The order: late evidence, closing and reopening come first, even for a task that is over, and
+/// so do answers that came too late; a cancel ends the task and an interrupt the turn, whatever
+/// it does; a waiting task wakes or rests; what a former holder left open is settled before
+/// anything new; then the step goes on where its phase says.
+///
+/// Every item that can wake a task is taken by some move, so no item wakes one for ever (ST-7).
 pub fn next(task: &Task, inputs: &Inputs) -> Next {
     if let Some(position) = taken_at_any_time(task, inputs) {
         return Next::Record(Move::Take(position));
@@ -112,23 +118,37 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
         Phase::Calls => calls(task, inputs),
         Phase::Request(request) => request_to_start(task, request, inputs),
         Phase::Finish(_) if has_messages(inputs) => Next::Record(Move::Join),
-        Phase::Finish(_) => Next::Record(Move::Finish),
+        // What a child that went on by itself brought joins as a message, like any other.
+        Phase::Finish(_) => answer_among(task, inputs).unwrap_or(Next::Record(Move::Finish)),
         Phase::Compose | Phase::Rest => to_compose(task, inputs),
     }
 }
 
 /// An item that is taken whatever the task does: evidence (unless this holder still runs the
-/// call), closing and reopening.
+/// call), closing and reopening (also where they change nothing), and what answers something
+/// that is no longer pending.
 fn taken_at_any_time(task: &Task, inputs: &Inputs) -> Option<Position> {
     let taken = inputs.items.iter().find(|item| match &item.item {
         Item::Evidence { action, .. } => {
             task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
         }
-        Item::Close { .. } => !task.status().is_over() && !task.is_closed(),
-        Item::Reopen { .. } => task.status().is_over() || task.is_closed(),
-        _ => false,
+        Item::Close { .. } | Item::Reopen { .. } => true,
+        item => came_too_late(task, item),
     });
     taken.map(|item| item.position)
+}
+
+/// Whether an item answers what is no longer pending and never will be: a call that was
+/// answered, lapsed or never asked, a child that has its outcome. Calls of decisions to come
+/// may still be asked about.
+pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
+    match item {
+        Item::Answer { call, .. } | Item::Verdict { call, .. } => {
+            call.decision <= task.head().seq && !is_answer(task, item)
+        }
+        Item::Child { .. } => !is_answer(task, item),
+        _ => false,
+    }
 }
 
 fn has_messages(inputs: &Inputs) -> bool {
@@ -213,13 +233,16 @@ fn calls(task: &Task, inputs: &Inputs) -> Next {
     if !orphans.is_empty() {
         return Next::Act(Act::Settle(orphans));
     }
-    if let Some(call) = expired(task, inputs.now) {
+    if let Some(call) = expired(task, inputs) {
         return Next::Record(Move::Expire(call));
     }
-    if let Some(item) = inputs.items.iter().find(|item| is_answer(task, &item.item)) {
-        return Next::Record(Move::Take(item.position));
-    }
     let mine = open(true);
+    match answer_among(task, inputs) {
+        // A ruling may begin a call, which one that is to stop leaves to the next holder.
+        Some(_) if inputs.stopping && mine.is_empty() => return Next::Act(Act::HandBack),
+        Some(take) if !inputs.stopping => return take,
+        _ => {}
+    }
     if !mine.is_empty() {
         return Next::Act(Act::Run(mine));
     }
@@ -232,12 +255,25 @@ fn calls(task: &Task, inputs: &Inputs) -> Next {
     fail(FailureReason::InternalError, "a call was decided on but neither started nor answered")
 }
 
-/// An approval that nobody granted in time.
-fn expired(task: &Task, now: Timestamp) -> Option<CallId> {
-    let mut approvals = task.governance().approvals.iter();
-    let late =
-        approvals.find(|(_, approval)| approval.resolved.is_none() && approval.expires.is_some_and(|at| at <= now));
-    late.map(|(call, _)| *call)
+/// An approval that nobody ruled on in time. A ruling that was delivered in time counts,
+/// whenever it is taken; one that came later does not, however early the task is looked at.
+fn expired(task: &Task, inputs: &Inputs) -> Option<CallId> {
+    let ruled_on = |call: CallId| {
+        inputs.items.iter().find(|item| matches!(&item.item, Item::Verdict { call: ruled, .. } if *ruled == call))
+    };
+    let approvals = task.governance().approvals.iter().filter(|(_, approval)| approval.resolved.is_none());
+    let mut expiring = approvals.filter_map(|(call, approval)| Some((*call, approval.expires?)));
+    let late = expiring.find(|(call, expires)| match ruled_on(*call) {
+        Some(ruling) => ruling.at > *expires,
+        None => *expires <= inputs.now,
+    });
+    late.map(|(call, _)| call)
+}
+
+/// The move that takes the first item that answers something pending.
+fn answer_among(task: &Task, inputs: &Inputs) -> Option<Next> {
+    let item = inputs.items.iter().find(|item| is_answer(task, &item.item))?;
+    Some(Next::Record(Move::Take(item.position)))
 }
 
 /// Whether an item answers something that is pending.
@@ -277,8 +313,8 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
         return Next::Record(Move::Join);
     }
     // Only children that go on by themselves are open between rounds.
-    if let Some(item) = inputs.items.iter().find(|item| is_answer(task, &item.item)) {
-        return Next::Record(Move::Take(item.position));
+    if let Some(take) = answer_among(task, inputs) {
+        return take;
     }
     if let Some(failure) = &inputs.unusable {
         return Next::Record(Move::Fail(failure.clone()));

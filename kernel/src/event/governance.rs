@@ -184,7 +184,9 @@ pub enum LateKind {
 /// A result that does not count was kept (ID-2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateResultRecorded {
-    /// The action it answers. A plain observation: it never poses as the outcome.
+    /// The action it answers; for what a person or child said of a call that waited for
+    /// nothing any more, the decision that lists the call. A plain observation: it never poses
+    /// as the outcome.
     pub answers: Seq,
     /// The call, for a tool's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -144,7 +144,7 @@ pub struct Denial {
 /// A result that came too late to count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// The action it answers.
+    /// The action it answers, or the decision on the call.
     pub answers: Seq,
     /// Why it does not count.
     pub kind: LateKind,

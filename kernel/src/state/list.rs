@@ -16,8 +16,8 @@ use crate::limits::SEGMENT_ITEMS;
 pub struct List<T> {
     /// Segments that a snapshot cited and nobody has read yet.
     unread: Option<Sealed>,
-    /// Full segments in memory.
-    segments: Vec<Segment<T>>,
+    /// Full segments in memory; shared, so that a clone costs the same at any length.
+    segments: Arc<Vec<Segment<T>>>,
     tail: Vec<Arc<T>>,
 }
 
@@ -30,11 +30,17 @@ pub struct Sealed {
     pub last: ContentRef,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Segment<T> {
     items: Arc<Vec<Arc<T>>>,
     /// Its reference, once it was written or read.
     reference: Option<ContentRef>,
+}
+
+impl<T> Clone for Segment<T> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), reference: self.reference.clone() }
+    }
 }
 
 #[derive(Serialize)]
@@ -54,7 +60,7 @@ struct SegmentIn<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { unread: None, segments: Vec::new(), tail: Vec::new() }
+        Self { unread: None, segments: Arc::default(), tail: Vec::new() }
     }
 }
 
@@ -80,6 +86,14 @@ impl<T> List<T> {
         self.segments.iter().flat_map(|segment| segment.items.iter()).chain(&self.tail).map(|item| &**item)
     }
 
+    /// The entries in memory but for the first `count`, which are not looked at.
+    pub fn after(&self, count: u64) -> impl Iterator<Item = &T> {
+        let full = (count / SEGMENT_ITEMS as u64).min(self.segments.len() as u64) as usize;
+        let left = count.saturating_sub((full * SEGMENT_ITEMS) as u64) as usize;
+        let segments = self.segments[full..].iter().flat_map(|segment| segment.items.iter());
+        segments.chain(&self.tail).skip(left).map(|item| &**item)
+    }
+
     /// The last entry: always in memory, since a full tail becomes a segment only when the
     /// next entry comes.
     pub fn last(&self) -> Option<&T> {
@@ -89,7 +103,7 @@ impl<T> List<T> {
     pub(super) fn push(&mut self, item: T) {
         if self.tail.len() == SEGMENT_ITEMS {
             let items = Arc::new(core::mem::take(&mut self.tail));
-            self.segments.push(Segment { items, reference: None });
+            Arc::make_mut(&mut self.segments).push(Segment { items, reference: None });
         }
         self.tail.push(Arc::new(item));
     }
@@ -100,18 +114,22 @@ impl<T: Serialize + DeserializeOwned> List<T> {
     /// sealed segments, apart from the open tail. Segments written for the first time are
     /// pushed to `blobs`.
     pub(crate) fn seal(&mut self, blobs: &mut Vec<Blob>) -> Result<(Option<Sealed>, Self), CanonicalError> {
-        let mut last = self.unread.as_ref().map(|sealed| sealed.last.clone());
-        for segment in &mut self.segments {
-            if segment.reference.is_none() {
+        let written = self.segments.iter().rposition(|segment| segment.reference.is_some()).map_or(0, |at| at + 1);
+        let mut last = match written.checked_sub(1) {
+            Some(at) => self.segments[at].reference.clone(),
+            None => self.unread.as_ref().map(|sealed| sealed.last.clone()),
+        };
+        if written < self.segments.len() {
+            for segment in &mut Arc::make_mut(&mut self.segments)[written..] {
                 let bytes = to_vec(&SegmentOut { items: &segment.items, prev: last.as_ref() })?;
                 let blob = Blob::new(MEDIA_SEGMENT, bytes);
                 segment.reference = Some(blob.reference.clone());
+                last.clone_from(&segment.reference);
                 blobs.push(blob);
             }
-            last.clone_from(&segment.reference);
         }
         let count = self.len() - self.tail.len() as u64;
-        let tail = Self { unread: None, segments: Vec::new(), tail: self.tail.clone() };
+        let tail = Self { unread: None, segments: Arc::default(), tail: self.tail.clone() };
         Ok((last.map(|last| Sealed { count, last }), tail))
     }
 
@@ -134,7 +152,8 @@ impl<T: Serialize + DeserializeOwned> List<T> {
             return Err(CanonicalError::Unrepresentable("a segment that does not fit its list".to_string()));
         }
         let items = Arc::new(segment.items.into_iter().map(Arc::new).collect());
-        self.segments.insert(0, Segment { items, reference: Some(sealed.last.clone()) });
+        let taken = Segment { items, reference: Some(sealed.last.clone()) };
+        Arc::make_mut(&mut self.segments).insert(0, taken);
         self.unread = before.zip(segment.prev).map(|(count, last)| Sealed { count, last });
         Ok(())
     }
@@ -156,5 +175,21 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             list.push(item);
         }
         Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sn_7_entries_after_a_place_are_those_that_follow_it() {
+        let mut list = List::default();
+        for item in 0..400u64 {
+            list.push(item);
+        }
+        for count in [0, 1, 127, 128, 129, 256, 383, 384, 385, 399, 400, 401, 1_000] {
+            assert!(list.after(count).eq(list.iter().skip(count as usize)), "after {count}");
+        }
     }
 }

@@ -170,6 +170,12 @@ impl Item {
         )
     }
 
+    /// Whether the item stops the turn or the task: nobody waits for a not-before to be over
+    /// before it is carried out (EN-6).
+    pub fn stops(&self) -> bool {
+        matches!(self, Self::Cancel { .. } | Self::Interrupt { .. })
+    }
+
     /// Whether a task that is over still takes the item (ST-7).
     pub fn outlives_the_task(&self) -> bool {
         matches!(self, Self::Rewind { .. } | Self::Reopen { .. } | Self::Evidence { .. })

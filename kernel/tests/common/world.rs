@@ -226,7 +226,8 @@ impl World {
     }
 
     pub fn inputs(&self) -> Inputs {
-        Inputs { now: self.now, items: self.untaken(), run: self.run.clone(), stopping: false, unusable: None }
+        let (items, run) = (self.untaken(), self.run.clone());
+        Inputs { now: self.now, items, run, spawns: Default::default(), stopping: false, unusable: None }
     }
 
     pub fn draft(&self) -> Draft {

@@ -153,7 +153,6 @@ fn fo_4_an_illegal_change_of_status() {
     refuse(&running, None, plan, "a request is composed while the last step is not done");
     let item = Woken { data: None, due: None, key: None, kind: "message".into(), position: None };
     refuse(&running, None, TaskWoken { item }, "only a waiting task wakes");
-    refuse(&running, None, ConversationReopened { reason: None }, "only a closed or ended conversation reopens");
 }
 
 #[test]

@@ -111,7 +111,8 @@ pub trait Store: Send + Sync {
     /// * **ST-7** Durable before it returns; idempotent by key for the life of the task (the
     ///   same key with another item is `KeyConflict`, the first stands; the items alone are
     ///   compared, so whoever repeats them is told where the first went);
-    ///   makes a waiting task claimable when its wake is met or the item steers. A task that
+    ///   makes a waiting task claimable when its wake is met or the item steers, and a ready or
+    ///   running one that waits out a not-before when the item stops it (EN-6). A task that
     ///   is over takes rewind, reopening and late evidence, each of which makes it claimable
     ///   until an append takes it; the rest is `TaskOver`.
     async fn deliver(

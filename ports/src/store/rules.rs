@@ -153,7 +153,8 @@ pub struct Standing {
     /// Whether someone holds it, and until when.
     pub lease_until: Option<Timestamp>,
     /// Whether untaken inbox items wake it: its condition is met or one of them steers; for a
-    /// task that is over, whether one of them outlives it.
+    /// task that is over, whether one of them outlives it; for one that is ready or running,
+    /// whether one of them stops it.
     pub woken: bool,
     /// Its timer.
     pub wake_at: Option<Timestamp>,
@@ -173,6 +174,10 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
         return standing.lease_until;
     }
     match standing.status {
+        // What was due before keeps its place.
+        Status::Ready | Status::Running if standing.woken => {
+            Some(standing.not_before.map_or(now, |time| time.min(now)))
+        }
         Status::Ready | Status::Running => Some(standing.not_before.unwrap_or(now)),
         // A timer that went off before keeps its place.
         Status::Waiting if standing.woken => Some(standing.wake_at.map_or(now, |time| time.min(now))),
@@ -182,10 +187,11 @@ pub fn claimable_at(standing: &Standing, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Whether untaken items wake a task of this status: met alternative or steering item while
-/// it waits, an item that outlives it once it is over.
+/// it waits, an item that outlives it once it is over. One that is ready or running is woken
+/// from a not-before by what stops it: a person who cancels waits for no back-off.
 pub fn is_woken(status: Status, wake: &plica_kernel::wake::Wake, untaken: &[plica_kernel::wake::InboxItem]) -> bool {
     match status {
-        Status::Ready | Status::Running => false,
+        Status::Ready | Status::Running => untaken.iter().any(|item| item.item.stops()),
         Status::Waiting => wake.is_woken_by(untaken),
         Status::Completed | Status::Failed | Status::Cancelled => {
             untaken.iter().any(|item| item.item.outlives_the_task())

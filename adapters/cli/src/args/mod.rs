@@ -74,6 +74,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   plica list --status waiting
+  plica list --tree
   plica list --json | head -n 1")]
     List(List),
     /// Say what a task is doing, or why it is not moving
@@ -237,6 +238,9 @@ pub struct List {
     /// Print a JSON object a line, for every task unless --limit is given
     #[arg(long)]
     pub json: bool,
+    /// Show subtasks below the task that spawned them
+    #[arg(long, conflicts_with_all = ["json", "status"])]
+    pub tree: bool,
     /// Only tasks with this status
     #[arg(long, value_name = "STATUS", value_parser = status_parser())]
     pub status: Option<Status>,

@@ -38,7 +38,8 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "reopen",
             "cancel",
             "verify",
-            "doctor"
+            "doctor",
+            "man"
         ]
     );
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {

@@ -11,16 +11,18 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::{MessageOrigin, Role};
-use plica_kernel::id::CallId;
+use plica_kernel::id::{CallId, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::row::Status;
 use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
-pub use show::{Attendance, show, show_row, ways_to_wake};
+pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;
 use text::{clean, cut, indented};
@@ -44,17 +46,40 @@ pub fn task_table(rows: &[Row], now: Timestamp) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut table = vec![["TASK", "STATUS", "AGENT", "UPDATED", "GOAL"].map(str::to_owned)];
-    table.extend(rows.iter().map(|row| {
-        [
-            row.id.to_string(),
-            standing(row, now),
-            cut(&row.facts.agent, AGENT_CHARS),
-            format!("{} ago", span(now.millis_since(row.updated_at))),
-            cut(&row.facts.goal, GOAL_CHARS),
-        ]
-    }));
+    let mut table = vec![TABLE_HEAD.map(str::to_owned)];
+    table.extend(rows.iter().map(|row| table_line(row, row.id.to_string(), now)));
     aligned(&table)
+}
+
+/// Roots in the order given, each with its subtasks below it in the order of their creation,
+/// indented by depth.
+pub fn task_tree(roots: Vec<Row>, subtasks: Vec<Row>, now: Timestamp) -> String {
+    let mut below: BTreeMap<TaskId, Vec<Row>> = BTreeMap::new();
+    // They come newest first, and are taken from the end.
+    for row in subtasks {
+        if let Some(parent) = row.facts.parent.clone() {
+            below.entry(parent).or_default().push(row);
+        }
+    }
+    let mut table = vec![TABLE_HEAD.map(str::to_owned)];
+    let mut to_show: Vec<(usize, Row)> = roots.into_iter().rev().map(|row| (0, row)).collect();
+    while let Some((depth, row)) = to_show.pop() {
+        table.push(table_line(&row, format!("{}{}", "  ".repeat(depth), row.id), now));
+        to_show.extend(below.remove(&row.id).into_iter().flatten().map(|row| (depth + 1, row)));
+    }
+    aligned(&table)
+}
+
+const TABLE_HEAD: [&str; 5] = ["TASK", "STATUS", "AGENT", "UPDATED", "GOAL"];
+
+fn table_line(row: &Row, name: String, now: Timestamp) -> [String; 5] {
+    [
+        name,
+        standing(row, now),
+        cut(&row.facts.agent, AGENT_CHARS),
+        format!("{} ago", span(now.millis_since(row.updated_at))),
+        cut(&row.facts.goal, GOAL_CHARS),
+    ]
 }
 
 /// Columns as wide as their widest cell, two spaces apart; the last one is as long as it is.

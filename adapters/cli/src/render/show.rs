@@ -44,8 +44,17 @@ fn blocked_line(row: &Row, blocked: &Blocked) -> String {
     format!("blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on")
 }
 
-/// A few lines about a task; `state` is its state, `now` the store's time.
-pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp) -> String {
+/// An open subtask of a task, and what it is doing.
+pub struct Subtask {
+    /// The subtask.
+    pub id: TaskId,
+    /// What it is doing, as in `waits for …` or `is running`.
+    pub doing: String,
+}
+
+/// A few lines about a task; `state` is its state, `subtasks` are those that have not ended,
+/// `now` is the store's time.
+pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
     let governance = state.governance();
     let spent = governance.spent();
     let mut text = format!(
@@ -54,7 +63,7 @@ pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp
         clean(state.agent()),
         cut(&row.facts.goal, GOAL_CHARS),
         state.status(),
-        why(row, state, attendance, now),
+        why(row, state, attendance, subtasks, now),
     );
     text.push_str(&format!(
         "events {}, created {}, last event {} ago\n",
@@ -77,7 +86,7 @@ pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp
 }
 
 /// What it is doing, or why it is not moving.
-fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp) -> String {
+fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
     let id = &row.id;
     if let Some(blocked) = &row.blocked {
         return blocked_line(row, blocked);
@@ -99,7 +108,7 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, now: Timestamp) -> 
         Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
         Status::Failed => format!("failed; `plica events {id}` shows why"),
         Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
-        Status::Waiting => format!("waits for {}", ways_to_wake(id, state, now).join("\n  or for ")),
+        Status::Waiting => format!("waits for {}", ways_to_wake(state, subtasks, now).join("\n  or for ")),
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
             None if attendance.workers.is_empty() => {
@@ -126,8 +135,10 @@ fn doing(state: &Task) -> String {
     }
 }
 
-/// What would wake a waiting task, each way with the command to type.
-pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
+/// What would wake a waiting task, each way with the command to type; `subtasks` are those that
+/// have not ended.
+pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<String> {
+    let id = state.id();
     let governance = state.governance();
     let mut ways = Vec::new();
     for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
@@ -144,11 +155,10 @@ pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
     for alternative in &state.wake().any {
         match &alternative.key {
             WakeKey::Message => ways.push(format!("a message: `plica send {id} TEXT`")),
-            WakeKey::Event(kind) => ways.push(format!("the event {kind}: `plica signal {id} --kind {}`", clean(kind))),
-            WakeKey::Group(_) | WakeKey::Background => {
-                let children: Vec<String> = governance.children().map(|(_, child)| child.child.to_string()).collect();
-                ways.push(format!("{} of {} subtasks: {}", alternative.need, children.len(), children.join(", ")));
+            WakeKey::Event(kind) => {
+                ways.push(format!("the event {}: `plica signal {id} --kind {}`", clean(kind), word(kind)));
             }
+            WakeKey::Group(_) | WakeKey::Background => ways.push(of_subtasks(alternative.need, subtasks)),
             WakeKey::Answer(_) => {}
         }
     }
@@ -156,4 +166,22 @@ pub fn ways_to_wake(id: &TaskId, state: &Task, now: Timestamp) -> Vec<String> {
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
     ways
+}
+
+/// The subtasks that are waited for, a line each.
+fn of_subtasks(need: u32, subtasks: &[Subtask]) -> String {
+    let mut text = format!("{need} of {}:", counted(subtasks.len() as u64, "subtask"));
+    for subtask in subtasks {
+        text.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
+    }
+    text
+}
+
+/// A text as one word of a shell's command line.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '%' | '+' | ',');
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", clean(text).replace('\'', "'\\''"))
 }

@@ -1,19 +1,21 @@
 //! Driving one task here: what `run` does, and steering verbs when no worker is alive (CL-6).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plica_engine::{Client, Stop};
 use plica_kernel::envelope::write_line;
 use plica_kernel::event::{Failure, Payload};
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Status;
+use plica_ports::store::{Page, TaskFilter};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::ways::ways_to_wake;
 use super::{print, store_of};
-use crate::compose::{self, LEASE, Work};
+use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
-use crate::render;
 
 /// What of a task that is driven goes to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +30,10 @@ pub enum Shown {
 
 /// Events read at once.
 const PAGE: usize = 500;
+/// How often it is looked whether an interrupted task has come to rest.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long its subtasks may take to stop before the task is handed back all the same.
+const SETTLE: Duration = Duration::from_secs(2);
 /// Longest wait for new events before looking again.
 const FOLLOW: Duration = Duration::from_secs(1);
 
@@ -53,10 +59,13 @@ pub async fn drive(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, F
 /// Works on the task alone; Ctrl-C interrupts its turn, a second one stops at once (CL-7).
 async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let host = compose::host(store_of(client)).build();
-    let work = Work { queues: Vec::new(), lease: LEASE, concurrency: 1, until_idle: false, only: Some(task.clone()) };
+    let (queues, concurrency) = (Vec::new(), CONCURRENCY);
+    let work = Work { queues, lease: LEASE, concurrency, until_idle: false, only: Some(task.clone()) };
     let worker = compose::worker(Arc::clone(&host), compose::identity(), work);
     let stop = Stop::new();
-    let mut interrupted = false;
+    let mut interrupts =
+        signal(SignalKind::interrupt()).map_err(|error| Fault::Config(format!("signals cannot be heard: {error}")))?;
+    let mut interrupted_at = None;
     let run = worker.run(stop.clone());
     tokio::pin!(run);
     loop {
@@ -65,23 +74,47 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
                 worked?;
                 break;
             }
-            _ = tokio::signal::ctrl_c() => {
-                if interrupted {
+            _ = interrupts.recv() => {
+                if interrupted_at.is_some() {
                     return Err(Fault::Interrupted);
                 }
-                interrupted = true;
-                if let Err(error) = client.interrupt(task, &compose::actor(), None).await {
-                    tracing::warn!(%error, "the turn could not be interrupted: handing the task back");
+                interrupted_at = Some(Instant::now());
+                let actor = compose::actor();
+                tokio::select! {
+                    delivered = client.interrupt(task, &actor, None) => if let Err(error) = delivered {
+                        tracing::debug!(%error, "the turn could not be interrupted: handing the task back");
+                        stop.stop();
+                    },
+                    _ = interrupts.recv() => return Err(Fault::Interrupted),
+                }
+            }
+            () = tokio::time::sleep(LOOK), if interrupted_at.is_some() => {
+                let patient = interrupted_at.is_some_and(|at| at.elapsed() < SETTLE);
+                if is_at_rest(client, task, patient).await? {
                     stop.stop();
                 }
             }
         }
     }
-    if interrupted {
+    // One that was over before the interrupt came is no matter to carry on.
+    if interrupted_at.is_some() && !client.row(task).await?.projection.status.is_over() {
         eprintln!("plica: interrupted; `plica send {task} TEXT` carries on");
         return Err(Fault::Interrupted);
     }
     Ok(())
+}
+
+/// Whether an interrupted task waits or is over, and its subtasks have stopped if one is patient
+/// with them: those that go on by themselves are left to a worker.
+async fn is_at_rest(client: &Client, task: &TaskId, patient: bool) -> Result<bool, Fault> {
+    let row = client.row(task).await?;
+    let rests = row.projection.status == Status::Waiting || row.projection.status.is_over();
+    if !rests || row.holder.is_some() || !patient {
+        return Ok(rests && row.holder.is_none());
+    }
+    let filter = TaskFilter { prefix: Some(format!("{task}.")), ..TaskFilter::default() };
+    let subtasks = client.list(&filter, &Page::first(PAGE)).await?;
+    Ok(subtasks.iter().all(|row| row.holder.is_none() && row.claimable_at.is_none()))
 }
 
 /// Prints the events of a task as they are committed, until `until` says so and all are out.
@@ -144,7 +177,7 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
                 eprintln!("plica: the turn failed{}", words(Some(failure)));
             }
             let state = client.state(task, None, false).await?;
-            let ways = render::ways_to_wake(task, &state, client.store().now().await?);
+            let ways = ways_to_wake(client, &state, client.store().now().await?).await?;
             eprintln!("plica: task {task} waits for {}", ways.join("\n  or for "));
             Ok(WAITING)
         }

@@ -15,6 +15,9 @@ const PAGE: usize = 500;
 const SHOWN: usize = 50;
 
 pub async fn list(client: &Client, arguments: List) -> Result<u8, Fault> {
+    if arguments.tree {
+        return tree(client, arguments.limit).await;
+    }
     let filter = TaskFilter { status: arguments.status, ..TaskFilter::default() };
     let limit = arguments.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let limit = limit.unwrap_or(if arguments.json { usize::MAX } else { SHOWN });
@@ -47,6 +50,36 @@ pub async fn list(client: &Client, arguments: List) -> Result<u8, Fault> {
             print(render::task_table(&shown, now).as_bytes())?;
         }
     }
+    Ok(0)
+}
+
+/// Lists roots with what they spawned below them. Subtasks are newer than their root, so all of
+/// them have been read by the time it is.
+async fn tree(client: &Client, limit: Option<u64>) -> Result<u8, Fault> {
+    let limit = limit.map_or(SHOWN, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut page = Page::first(PAGE);
+    let (mut roots, mut subtasks) = (Vec::new(), Vec::new());
+    loop {
+        let rows = client.list(&TaskFilter::default(), &page).await?;
+        let more = rows.len() == page.limit;
+        page.after = rows.last().map(|last| (last.facts.created_at, last.id.clone()));
+        for row in rows {
+            match row.facts.parent {
+                None if roots.len() < limit => roots.push(row),
+                None => {}
+                Some(_) => subtasks.push(row),
+            }
+        }
+        if !more || roots.len() >= limit {
+            break;
+        }
+    }
+    if roots.is_empty() {
+        eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
+        return Ok(0);
+    }
+    let now = client.store().now().await?;
+    print(render::task_tree(roots, subtasks, now).as_bytes())?;
     Ok(0)
 }
 

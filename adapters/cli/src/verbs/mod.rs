@@ -12,6 +12,7 @@ mod show;
 mod steer;
 mod submit;
 mod verify;
+mod ways;
 mod worker;
 
 use std::io::{self, Write};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use plica_engine::Client;
 use plica_kernel::event::ApprovalVerdict;
+use plica_kernel::id::TaskId;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
@@ -70,6 +72,10 @@ async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
         0 => Err(no_task(name)),
         1 => Ok(found.remove(0)),
         _ => {
+            // A task and what it spawned begin alike; the one that was created by someone is meant.
+            if let Some(root) = common_root(&found) {
+                return Ok(client.row(&root).await?);
+            }
             let ids: Vec<String> = found.iter().map(|row| format!("  {}", row.id)).collect();
             Err(Fault::Usage(format!(
                 "{name} is the beginning of several ids; give more of it (`plica list` shows what they are):\n{}",
@@ -77,6 +83,14 @@ async fn named(client: &Client, name: &str) -> Result<Row, Fault> {
             )))
         }
     }
+}
+
+/// The root of the one tree that all these rows are of.
+fn common_root(rows: &[Row]) -> Option<TaskId> {
+    let root = |row: &Row| row.id.as_str().split('.').next().map(str::to_owned);
+    let first = rows.first().and_then(root)?;
+    let id = rows.iter().all(|row| root(row).as_ref() == Some(&first)).then_some(first)?;
+    TaskId::new(id).ok()
 }
 
 fn no_task(name: &str) -> Fault {

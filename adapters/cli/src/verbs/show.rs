@@ -2,6 +2,7 @@
 
 use plica_engine::Client;
 
+use super::ways::open_subtasks;
 use super::{named, print};
 use crate::args::Show;
 use crate::compose;
@@ -37,7 +38,9 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
         let workers = client.store().workers().await?;
         let now = client.store().now().await?;
         let gone = row.holder.as_ref().is_some_and(compose::is_gone);
-        print(render::show(&row, &state, &Attendance { workers: &workers, holder_is_gone: gone }, now).as_bytes())?;
+        let attendance = Attendance { workers: &workers, holder_is_gone: gone };
+        let subtasks = open_subtasks(client, &state, now).await?;
+        print(render::show(&row, &state, &attendance, &subtasks, now).as_bytes())?;
     }
     Ok(0)
 }

@@ -2,6 +2,7 @@
 //! worker alive they then drive the task here, unless `--detach` (CL-6).
 
 use plica_engine::Client;
+use plica_kernel::id::TaskId;
 use plica_kernel::limits::EVENT_KIND_BYTES_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::wake::WakeKey;
@@ -16,9 +17,6 @@ use crate::fault::Fault;
 
 pub async fn send(client: &Client, arguments: Send) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
-    if row.projection.closed {
-        return Err(Fault::Usage(format!("task {} is closed; `plica reopen {}` opens it", row.id, row.id)));
-    }
     let text = read_text(arguments.text)?;
     client.send(&row.id, &compose::actor(), text).await?;
     go_on(client, &row, arguments.detach, arguments.json).await
@@ -89,7 +87,8 @@ pub async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Resu
     let attended = is_attended(client, row).await?;
     let driven = !detach && !attended;
     let code = if driven {
-        drive(client, id, if json { Shown::Nothing } else { Shown::Answer }).await?
+        let task = top_of(client, row).await?;
+        drive(client, &task, if json { Shown::Nothing } else { Shown::Answer }).await?
     } else {
         if attended {
             eprintln!("plica: delivered; a worker is alive: `plica events {id} --follow` shows what comes of it");
@@ -107,6 +106,20 @@ pub async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Resu
         print(&json_line(&object))?;
     }
     Ok(code)
+}
+
+/// The task that waits for this one, as far up as there is one that is not over: what was
+/// delivered to a subtask carries the whole on.
+async fn top_of(client: &Client, row: &Row) -> Result<TaskId, Fault> {
+    let mut top = row.clone();
+    while let Some(parent) = top.facts.parent.clone() {
+        let row = client.row(&parent).await?;
+        if row.projection.status.is_over() {
+            break;
+        }
+        top = row;
+    }
+    Ok(top.id)
 }
 
 /// Whether a worker is alive that serves the task's queue, or that holds it now, as another

@@ -56,6 +56,20 @@ pub fn process_under(setup: &str, name: &str, path: &Path) -> Child {
     spawn(shell, name, path)
 }
 
+/// The same in namespaces of its own, where the mounts that `setup` makes are seen by nobody
+/// else; `None`, which is said, where the machine lets nobody make any.
+pub fn process_apart(flags: &str, setup: &str, name: &str, path: &Path) -> Option<Child> {
+    let allowed = Command::new("unshare").args([flags, "true"]).stderr(Stdio::null()).status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        println!("not proved here: `unshare {flags}` is not allowed on this machine");
+        return None;
+    }
+    let mut shell = Command::new("unshare");
+    shell.args([flags, "sh", "-c", &format!("{setup} && exec \"$0\" \"$@\"")]);
+    shell.arg(std::env::current_exe().expect("a test is a file"));
+    Some(spawn(shell, name, path))
+}
+
 fn spawn(mut command: Command, name: &str, path: &Path) -> Child {
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(FILE, path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this test runs again")

@@ -106,7 +106,14 @@ impl Life {
         self.at += 1_000_000;
         let now = Timestamp::from_micros(self.at);
         let mut draft = Draft::new(self.task.clone(), Stamp { now, epoch, run: run.clone() });
-        let mut inputs = Inputs { now, items: Vec::new(), run: run.clone(), stopping: false, unusable: None };
+        let mut inputs = Inputs {
+            now,
+            items: Vec::new(),
+            run: run.clone(),
+            stopping: false,
+            unusable: None,
+            spawns: Default::default(),
+        };
         let composer = Composer { version: "plain.v1".into(), model: "provider:model-of-the-year".into() };
         let mut go_on = |draft: &mut Draft| advance(draft, &mut inputs, &composer).expect("the step goes on");
         let mut act = go_on(&mut draft);

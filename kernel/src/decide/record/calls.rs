@@ -14,9 +14,12 @@ use crate::event::{
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
-use crate::limits::{EVENT_KIND_BYTES_MAX, WAIT_SECONDS_MAX};
+use crate::limits::WAIT_SECONDS_MAX;
 use crate::state::{ActionKind, OpenAction};
 use crate::time::Timestamp;
+
+/// The tool that spawns children.
+pub(super) const SPAWNING_TOOL: &str = "Task";
 
 /// What a call that the model asks for comes to.
 #[derive(Debug, Clone)]
@@ -92,12 +95,12 @@ impl CallPlan {
             Self::Start { rule, tool, .. } | Self::Ask { rule, tool, .. } => entry(tool, rule),
             Self::Deny { tool, .. } => entry(tool, &None),
             Self::Question(_) => entry("AskUser", &None),
-            Self::Spawn(_) => entry("Task", &None),
+            Self::Spawn(_) => entry(SPAWNING_TOOL, &None),
             Self::Todo { .. } => entry("TodoWrite", &None),
             Self::Wait { event, seconds } => {
                 let due = seconds.map(|seconds| now.plus_millis(seconds.min(WAIT_SECONDS_MAX) * 1000));
-                let event = event.as_ref().map(|event| clip(event, EVENT_KIND_BYTES_MAX));
-                CallEntry { wait: Some(WaitFor { due, event }), ..entry("Wait", &None) }
+                // Never cut: a wait for another kind would wait for ever.
+                CallEntry { wait: Some(WaitFor { due, event: event.clone() }), ..entry("Wait", &None) }
             }
         }
     }
@@ -197,7 +200,7 @@ pub(in crate::decide) fn start_call(
 }
 
 /// Creates a child in the same append as its spawn (WA-5).
-fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
+pub(super) fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
     let parent = draft.task();
     let child = parent.id().child(call, 1);
     let mut created = spawn.created;
@@ -207,7 +210,8 @@ fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), Reco
     let goal = Body::text(&spawn.goal, draft.blobs());
     let spawned = SubtaskSpawned {
         agent: created.agent.clone(),
-        any: spawn.any,
+        // A call that is answered at once waits for no first result.
+        any: spawn.any && !created.background,
         background: created.background,
         budget: created.budget,
         call,

@@ -2,19 +2,21 @@
 
 use alloc::{string::String, vec};
 
-use super::calls::{CallOutcome, deny_call, finish_call, start_call};
+use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
 use crate::body::Body;
-use crate::decide::draft::{Draft, RecordError, clip};
+use crate::decide::draft::{Draft, RecordError, Stamp, clip};
+use crate::decide::next::{Inputs, came_too_late};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateResultRecorded,
-    Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted, SubtaskStatus, TaskWoken,
+    ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateKind,
+    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted,
+    SubtaskStatus, TaskWoken,
 };
 use crate::id::{CallId, Position};
 use crate::ledger::{Admission, Identity, admit};
 use crate::limits::DETAIL_BYTES_MAX;
 use crate::message::{Block, blocks_body};
-use crate::state::ActionKind;
+use crate::state::{ActionKind, Entry, ResultStatus, RuntimeState};
 use crate::wake::{InboxItem, Item, Woken};
 
 /// Appends a message.
@@ -54,14 +56,18 @@ pub(in crate::decide) fn wake(draft: &mut Draft, mut woken: Woken, items: &[Inbo
 }
 
 /// Takes an item that answers something that is pending.
-pub(in crate::decide) fn take(draft: &mut Draft, position: Position, items: &[InboxItem]) -> Result<(), RecordError> {
-    let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &Inputs) -> Result<(), RecordError> {
+    let item =
+        inputs.items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     match &item.item {
+        late if came_too_late(draft.task(), late) => keep_late_answer(draft, item)?,
         Item::Answer { call, text } => {
             let answer = Body::text(text, draft.blobs());
             draft.push(&item.actor, Origin::System, None, QuestionAnswered { answer, call: *call })?;
         }
-        Item::Verdict { call, reason, verdict } => rule(draft, &item.actor, *call, reason.as_deref(), *verdict)?,
+        Item::Verdict { call, reason, verdict } => {
+            rule(draft, &item.actor, *call, (*verdict, reason.as_deref()), inputs)?;
+        }
         Item::Child { .. } => complete_child(draft, item)?,
         Item::Evidence { .. } => judge_evidence(draft, item)?,
         Item::Close { reason } => {
@@ -84,13 +90,42 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, items: &[In
     Ok(())
 }
 
+/// Keeps an answer to something that is no longer pending: it changes nothing, but who said what
+/// is on record (ID-2, ST-8).
+fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
+    let (call, output) = match &item.item {
+        Item::Answer { call, text } => (*call, Body::text(text, draft.blobs())),
+        Item::Verdict { call, reason, verdict } => {
+            let word = match verdict {
+                ApprovalVerdict::Approve => "approve",
+                ApprovalVerdict::Deny => "deny",
+                ApprovalVerdict::Expire => "expire",
+            };
+            let said = reason.as_ref().map_or_else(|| word.into(), |reason| alloc::format!("{word}: {reason}"));
+            (*call, Body::text(&said, draft.blobs()))
+        }
+        Item::Child { answer, call, .. } => (*call, answer.clone()),
+        _ => return Err(draft.misplaced("the item answers nothing")),
+    };
+    let Stamp { epoch, run, .. } = draft.stamp().clone();
+    let late = LateResultRecorded {
+        answers: call.decision,
+        call: Some(call),
+        identity: draft.task().identity(1, &run, epoch),
+        kind: LateKind::Late,
+        output,
+        status: None,
+    };
+    draft.push(&item.actor, Origin::Engine, None, late).map(|_| ())
+}
+
 /// Settles an approval: what was approved starts in the same append, bound to the digest.
 pub(in crate::decide) fn rule(
     draft: &mut Draft,
     actor: &str,
     call: CallId,
-    reason: Option<&str>,
-    verdict: ApprovalVerdict,
+    (verdict, reason): (ApprovalVerdict, Option<&str>),
+    inputs: &Inputs,
 ) -> Result<(), RecordError> {
     let approval = draft.task().governance().approvals.get(&call).cloned();
     let approval = approval.ok_or_else(|| draft.misplaced("no such approval is pending"))?;
@@ -98,6 +133,11 @@ pub(in crate::decide) fn rule(
     let resolved = ApprovalResolved { call, digest: approval.digest, reason: body, verdict };
     draft.push(actor, Origin::System, None, resolved)?;
     match verdict {
+        ApprovalVerdict::Approve if approval.tool == SPAWNING_TOOL => match inputs.spawns.get(&call) {
+            Some(Ok(spawn)) => spawn_child(draft, call, spawn.clone()),
+            Some(Err(why)) => deny_call(draft, call, &approval.tool, why),
+            None => deny_call(draft, call, &approval.tool, "approved, but subtasks cannot be spawned here"),
+        },
         ApprovalVerdict::Approve => start_call(draft, call, &approval.tool, 1, approval.args),
         ApprovalVerdict::Deny => {
             let told = reason
@@ -110,7 +150,7 @@ pub(in crate::decide) fn rule(
 
 /// A child ended. The result of one that goes on by itself joins as a message, since its call
 /// was answered long ago.
-fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
+pub(super) fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
     let Item::Child { answer, call, child, failure, spent, status, .. } = &item.item else {
         return Err(draft.misplaced("the item is no child's end"));
     };
@@ -157,6 +197,7 @@ fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError
 
 /// A finished result of a worker that lost its claim: it settles the call while that is open
 /// under the same identity, and is kept beside the log's own truth otherwise (ID-1 to ID-3).
+/// The model is told of it where it was told that nobody knows what became of the call.
 fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
     let Item::Evidence { action, call, identity, output, status } = &item.item else {
         return Err(draft.misplaced("the item is no evidence"));
@@ -171,8 +212,8 @@ fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError
             let outcome = CallOutcome { output: output.clone(), ..super::calls::ended(CallStatus::Recovered, "") };
             return finish_call(draft, *action, outcome, false);
         }
-        Admission::Stale => crate::event::LateKind::Stale,
-        Admission::Late => crate::event::LateKind::Late,
+        Admission::Stale => LateKind::Stale,
+        Admission::Late => LateKind::Late,
     };
     let late = LateResultRecorded {
         answers: *action,
@@ -182,5 +223,27 @@ fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError
         output: Body::text(output, draft.blobs()),
         status: Some(*status),
     };
-    draft.push(&item.actor, Origin::Engine, None, late).map(|_| ())
+    draft.push(&item.actor, Origin::Engine, None, late)?;
+    if draft.task().status().is_over() || !is_told_unknown(draft.task().runtime(), *call) {
+        return Ok(());
+    }
+    let ended = if *status == CallStatus::Ok { "well" } else { "with an error" };
+    let told = alloc::format!(
+        "The worker that ran call {call}, whose outcome was unknown, has reported back after all: the call ended \
+         {ended}. Its output:\n{output}"
+    );
+    say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)
+}
+
+/// Whether the model was told, or is about to be, that a call may have happened or not.
+fn is_told_unknown(runtime: &RuntimeState, call: CallId) -> bool {
+    let open = runtime.round.as_ref().filter(|round| round.decision == call.decision);
+    let result = match open {
+        Some(round) => round.calls.get(call.index as usize).and_then(|call| call.result.as_ref()),
+        None => runtime.messages.iter().rev().find_map(|entry| match entry {
+            Entry::Results(results) if results.decision == call.decision => results.results.get(call.index as usize),
+            Entry::Results(_) | Entry::Message(_) => None,
+        }),
+    };
+    result.is_some_and(|result| result.status == ResultStatus::Unknown)
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::calls::{ended, finish_call};
-use super::items::join;
+use super::items::{complete_child, join};
 use super::request::close_request;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Sent, clip};
@@ -26,18 +26,48 @@ struct Closing {
     background: bool,
 }
 
+impl Closing {
+    /// The task ends: everything does.
+    fn end(told: &'static str) -> Self {
+        Self { request: RequestStatus::Cancelled, call: CallStatus::Cancelled, told, background: true }
+    }
+}
+
 /// Gives every open action its outcome, so that nothing outlives the turn or the task (CA-4,
-/// EN-6); children are told to stop.
-fn close_open(draft: &mut Draft, closing: &Closing) -> Result<(), RecordError> {
+/// EN-6). Children that have ended in time keep their outcome; the others are told to stop.
+fn close_open(draft: &mut Draft, closing: &Closing, items: &[InboxItem]) -> Result<(), RecordError> {
     for open in draft.task().governance().actions.clone() {
         match open.what {
             ActionKind::Model => close_request(draft, open.seq, closing.request)?,
             ActionKind::Call(_) => finish_call(draft, open.seq, ended(closing.call, closing.told), false)?,
             ActionKind::Child(child) if child.background && !closing.background => {}
-            ActionKind::Child(child) => stop_child(draft, open.seq, &child)?,
+            ActionKind::Child(child) => match ended_among(items, &child) {
+                Some(item) => {
+                    complete_child(draft, item)?;
+                    draft.consume(item.position);
+                }
+                None => stop_child(draft, open.seq, &child)?,
+            },
         }
     }
     Ok(())
+}
+
+/// The item that says how a child ended.
+fn ended_among<'a>(items: &'a [InboxItem], child: &OpenChild) -> Option<&'a InboxItem> {
+    items.iter().find(|item| matches!(&item.item, Item::Child { child: ended, .. } if *ended == child.child))
+}
+
+/// Takes what asks for the end of the turn, or of the task too, which has come: none of it is to
+/// strike what a person begins later.
+fn take_orders(draft: &mut Draft, items: &[InboxItem], cancels: bool) {
+    for item in items {
+        match item.item {
+            Item::Interrupt { .. } => draft.consume(item.position),
+            Item::Cancel { .. } if cancels => draft.consume(item.position),
+            _ => {}
+        }
+    }
 }
 
 fn stop_child(draft: &mut Draft, action: Seq, child: &OpenChild) -> Result<(), RecordError> {
@@ -162,7 +192,7 @@ fn report(draft: &mut Draft, status: SubtaskStatus, answer: Body, failure: Optio
 
 /// Ends the turn with the answer that was decided: an interactive task waits for its next
 /// message, any other is done.
-pub(in crate::decide) fn finish(draft: &mut Draft) -> Result<(), RecordError> {
+pub(in crate::decide) fn finish(draft: &mut Draft, items: &[InboxItem]) -> Result<(), RecordError> {
     let Phase::Finish(answer) = &draft.task().runtime().phase else {
         return Err(draft.misplaced("no answer was decided"));
     };
@@ -171,10 +201,7 @@ pub(in crate::decide) fn finish(draft: &mut Draft) -> Result<(), RecordError> {
         return rest(draft, SuspendReason::Message, Some(answer), None);
     }
     let told = "cancelled: the task was done while it ran";
-    close_open(
-        draft,
-        &Closing { request: RequestStatus::Cancelled, call: CallStatus::Cancelled, told, background: true },
-    )?;
+    close_open(draft, &Closing::end(told), items)?;
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Completed, answer.clone(), None)?;
     draft.push("engine", Origin::Engine, None, TaskCompleted { answer }).map(|_| ())
@@ -202,16 +229,14 @@ fn fails_the_task(draft: &Draft, reason: FailureReason) -> bool {
 pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<(), RecordError> {
     let over = fails_the_task(draft, failure.reason);
     let told = "cancelled: the turn failed while the call ran";
-    close_open(
-        draft,
-        &Closing { request: RequestStatus::Cancelled, call: CallStatus::Cancelled, told, background: over },
-    )?;
+    close_open(draft, &Closing { background: over, ..Closing::end(told) }, items)?;
     let detail = failure.detail.map(|detail| clip(&detail, DETAIL_BYTES_MAX));
     let failure = Failure { detail, reason: failure.reason };
     if !over {
         return rest(draft, SuspendReason::Failed, None, Some(failure));
     }
     join(draft, items)?;
+    take_orders(draft, items, true);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Failed, Body::default(), Some(failure.clone()))?;
     draft
@@ -225,17 +250,13 @@ pub(in crate::decide) fn cancel(draft: &mut Draft, position: Position, items: &[
     let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
     let Item::Cancel { reason } = &item.item else { return Err(draft.misplaced("the item is no cancel")) };
     let told = "cancelled: the task was cancelled while the call ran";
-    close_open(
-        draft,
-        &Closing { request: RequestStatus::Cancelled, call: CallStatus::Cancelled, told, background: true },
-    )?;
+    close_open(draft, &Closing::end(told), items)?;
     join(draft, items)?;
+    take_orders(draft, items, true);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Cancelled, Body::default(), None)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
-    draft.push(&item.actor, Origin::System, None, TaskCancelled { reason })?;
-    draft.consume(position);
-    Ok(())
+    draft.push(&item.actor, Origin::System, None, TaskCancelled { reason }).map(|_| ())
 }
 
 /// Stops the turn: open calls end as interrupted, questions and approvals lapse, and the task,
@@ -249,9 +270,9 @@ pub(in crate::decide) fn interrupt(
     let Item::Interrupt { reason } = &item.item else { return Err(draft.misplaced("the item is no interrupt")) };
     let told = "interrupted by a person while the call ran";
     let closing = Closing { request: RequestStatus::Cancelled, call: CallStatus::Interrupted, told, background: false };
-    close_open(draft, &closing)?;
+    close_open(draft, &closing, items)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
     draft.push(&item.actor, Origin::System, None, TurnInterrupted { reason })?;
-    draft.consume(position);
+    take_orders(draft, items, false);
     rest(draft, SuspendReason::Interrupted, None, None)
 }

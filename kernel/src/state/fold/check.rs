@@ -104,9 +104,6 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             Err("an attempt begins before its seal")
         }
         Payload::StepAttemptAbandoned(sealed) => closed_since(task, sealed.from_seq),
-        Payload::ConversationReopened(_) => {
-            (task.closed || task.status.is_over()).then_some(()).ok_or("only a closed or ended conversation reopens")
-        }
         Payload::ToolCallFinished(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)
@@ -114,6 +111,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         | Payload::LateResultRecorded(_)
         | Payload::ExtensionRecorded(_)
         | Payload::ConversationClosed(_)
+        | Payload::ConversationReopened(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => Ok(()),

@@ -67,8 +67,8 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             open(state, event, 1, ActionKind::Child(child));
         }
         Payload::SubtaskCompleted(done) => {
-            close(state, event);
             leave_to_themselves(state, done);
+            close(state, event);
             let sum = &mut state.subtask_spent;
             sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
             sum.steps = sum.steps.saturating_add(done.spent.steps);
@@ -92,8 +92,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     }
 }
 
-/// Where the first result of a reply's children is enough, the others go on by themselves.
+/// Where the first result of a reply's children is enough, the others go on by themselves;
+/// children of the reply that are waited for all together are no part of that.
 fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
+    if !state.children().any(|(_, child)| child.child == done.child && child.any) {
+        return;
+    }
     for action in &mut state.actions {
         if let ActionKind::Child(child) = &mut action.what
             && child.any

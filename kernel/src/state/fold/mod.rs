@@ -181,7 +181,10 @@ impl Task {
             }
             Payload::ConversationReopened(_) => {
                 self.closed = false;
-                self.rest_for_message();
+                if self.status.is_over() {
+                    self.rest_for_message();
+                }
+                // A turn that goes on in a closed conversation goes on when it is opened.
                 return;
             }
             _ => return,

@@ -262,7 +262,7 @@ pub(super) fn land(state: &mut RuntimeState) {
 /// The messages that people sent since `landing`.
 pub(super) fn people_since(state: &RuntimeState, landing: &RuntimeState) -> Vec<Message> {
     let human = |message: &&Message| message.origin == Some(MessageOrigin::Human);
-    let new = state.messages.iter().skip(landing.messages.iter().count());
+    let new = state.messages.after(landing.messages.iter().count() as u64);
     let said = new.filter_map(|entry| match entry {
         Entry::Message(message) => Some(message),
         Entry::Results(_) => None,
