@@ -11,7 +11,7 @@ use plica_sqlite::{OpenOptions, SqliteStore};
 
 const START: Timestamp = Timestamp::from_micros(1_796_031_682_123_456);
 /// Sequences in the gate, and how many operations each has.
-const SEEDS: u64 = 6000;
+const SEEDS: u64 = 300;
 const LENGTH: usize = 60;
 
 /// Both stores, empty, by one clock.
@@ -32,7 +32,7 @@ async fn pair() -> Pair {
 async fn are_alike(seeds: impl Iterator<Item = u64>) {
     for seed in seeds {
         if let Err(difference) = compare(pair, seed, LENGTH).await {
-            println!("DIFF {difference}");
+            panic!("{difference}");
         }
     }
 }
@@ -41,7 +41,7 @@ async fn are_alike(seeds: impl Iterator<Item = u64>) {
 /// whatever order, both stores answer alike. One half of the seeds, on one core.
 #[tokio::test]
 async fn st_3_memory_and_sqlite_answer_alike() {
-    are_alike(300..SEEDS / 2).await;
+    are_alike(0..SEEDS / 2).await;
 }
 
 /// The other half.
