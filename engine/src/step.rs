@@ -32,6 +32,8 @@ use crate::plan::plan_calls;
 use crate::setup::{Setup, SetupError};
 use crate::steering::{self, SPAWNING_TOOL};
 
+/// How long a task is left alone that could not go on because something was out of reach.
+const OUTAGE_REST_MS: u64 = 1_000;
 /// How long running calls are waited for once the worker is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// How long calls that were told to stop may take to say how they ended.
@@ -72,7 +74,7 @@ impl Drive {
         let (setup, unusable) = match setup {
             Ok(setup) => (setup, None),
             Err(SetupError::Unavailable(why)) => {
-                self.release(None).await;
+                self.set_aside().await;
                 return Ended::Unavailable(why);
             }
             Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
@@ -123,11 +125,11 @@ impl Drive {
                 return Err(Ended::NewerVersion);
             }
             Err(LoadError::Content { source, .. }) => {
-                self.release(None).await;
+                self.set_aside().await;
                 return Err(Ended::Unavailable(source.to_string()));
             }
             Err(LoadError::Store(error)) => {
-                self.release(None).await;
+                self.set_aside().await;
                 return Err(Ended::Unavailable(error.to_string()));
             }
         };
@@ -150,6 +152,12 @@ impl Drive {
         if let Err(error) = self.host.store.release(&self.hold.claim, not_before).await {
             tracing::warn!(task = %self.hold.claim.task, %error, "the claim could not be handed back: its lease will end it");
         }
+    }
+
+    /// Hands the claim back for a moment: an outage is no fault of the task, so the claim must
+    /// not count towards poison (ST-18).
+    async fn set_aside(&self) {
+        self.release(Some(self.now().plus_millis(OUTAGE_REST_MS))).await;
     }
 
     fn now(&self) -> Timestamp {
@@ -348,7 +356,7 @@ impl Step<'_> {
     /// Records what came back, decides, commits.
     async fn turn(&mut self) -> Turned {
         if let Err(error) = self.look_at_inbox().await {
-            self.drive.release(None).await;
+            self.drive.set_aside().await;
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
@@ -511,6 +519,10 @@ impl Step<'_> {
     }
 
     fn record(&self, draft: &mut Draft, happened: &Happened) -> Result<(), RecordError> {
+        if draft.task().governance().action(happened.action).is_none() {
+            // Settled meanwhile in another way, as by late evidence: there is nothing left to say.
+            return Ok(());
+        }
         match &happened.what {
             Ok(Outcome::Reply { reply, elapsed }) => match &**reply {
                 Ok(reply) => {
@@ -624,7 +636,7 @@ impl Step<'_> {
                 None
             }
             Err(ComposeError::Unavailable(why)) => {
-                self.drive.release(None).await;
+                self.drive.set_aside().await;
                 Some(Ended::Unavailable(why))
             }
             Err(ComposeError::Content(why)) => {
@@ -660,7 +672,7 @@ impl Step<'_> {
             let args = match text_of(&args, content).await {
                 Ok(args) => args,
                 Err(ComposeError::Unavailable(why)) => {
-                    self.drive.release(None).await;
+                    self.drive.set_aside().await;
                     return Some(Ended::Unavailable(why));
                 }
                 Err(ComposeError::Content(why)) => {

@@ -71,6 +71,11 @@ impl Holds {
         Ok(())
     }
 
+    /// The task may be claimed at once.
+    pub fn forget_not_before(&mut self) {
+        self.not_before = None;
+    }
+
     /// The hold was handed back.
     pub fn released(&mut self, epoch: u64, run: &str, not_before: Option<Timestamp>) -> Result<(), String> {
         self.holder(epoch, run)?;

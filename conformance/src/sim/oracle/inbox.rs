@@ -92,6 +92,12 @@ impl Inbox {
         self.there.values().any(|(_, item)| matches!(item, Item::Cancel { .. }))
     }
 
+    /// Whether an untaken cancel or interrupt lies there.
+    pub fn is_told_to_stop(&self) -> bool {
+        let stops = |item: &Item| matches!(item, Item::Cancel { .. } | Item::Interrupt { .. });
+        self.there.iter().any(|(position, (_, item))| !self.taken.contains(position) && stops(item))
+    }
+
     /// Whether something lies there that makes its task claimable until an append takes it:
     /// whatever steers, or for a task that is over what outlives it (ST-7).
     pub fn has_work(&self, over: bool) -> bool {

@@ -178,7 +178,8 @@ impl Log {
             let blocks: serde_json::Value = serde_json::from_str(&blocks).map_err(|error| error.to_string())?;
             match message["role"].as_str() {
                 Some("assistant") => self.rounds.replied(&blocks)?,
-                Some("user") => {
+                // What the engine itself says came through no inbox.
+                Some("user") if message["origin"] == "human" => {
                     let text = blocks[0]["text"].as_str().ok_or("a message without text")?;
                     if event.seq > 2 {
                         inbox.said(text)?;

@@ -152,6 +152,11 @@ impl Oracle {
             if book.blocked {
                 return Err("a blocked task was handed out".into());
             }
+            // An order to stop waits for no not-before, which only holds a working task back.
+            let works = matches!(book.log.status, Status::Ready | Status::Running);
+            if !works || book.inbox.is_told_to_stop() {
+                book.holds.forget_not_before();
+            }
             book.holds.taken(hold, claimed.verdict.now, adopted)?;
             if (claimed.seq.0, claimed.hash.to_string()) != (book.log.seq, book.log.hash.clone()) {
                 return Err(format!("handed out with head {}, the log ends at {}", claimed.seq, book.log.seq));

@@ -209,7 +209,9 @@ fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError
     };
     let kind = match admission {
         Admission::Current => {
-            let outcome = CallOutcome { output: output.clone(), ..super::calls::ended(CallStatus::Recovered, "") };
+            // A call that says that it failed stays one that failed, whoever brings the news.
+            let status = if *status == CallStatus::Error { CallStatus::Error } else { CallStatus::Recovered };
+            let outcome = CallOutcome { output: output.clone(), ..super::calls::ended(status, "") };
             return finish_call(draft, *action, outcome, false);
         }
         Admission::Stale => LateKind::Stale,
