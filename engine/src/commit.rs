@@ -167,7 +167,7 @@ impl Committer<'_> {
     }
 
     fn written_by_readback(&self, batch: &Batch) -> Committed {
-        Committed::Written { held: !batch.suspends_or_ends() }
+        Committed::Written { held: !batch.rests() }
     }
 
     fn lose(&self, why: &str) -> Committed {

@@ -98,16 +98,19 @@ pub(crate) fn read_event(task: &TaskId, stored: &StoredEvent) -> Result<Envelope
     Ok(event)
 }
 
+/// The baselines among the newest `limit` that the fold is to know, and whether there are no
+/// others.
 async fn baselines(
     store: &dyn Store,
     task: &TaskId,
     at: Option<Seq>,
     limit: usize,
-) -> Result<Vec<Envelope>, LoadError> {
+) -> Result<(Vec<Envelope>, bool), LoadError> {
     let stored = store.baselines(task, limit).await?;
     let wanted = stored.iter().filter(|stored| at.is_none_or(|at| stored.seq <= at));
     // A baseline that cannot be read will stop the fold, where its place can be named.
-    Ok(wanted.filter_map(|stored| read_event(task, stored).ok()).collect())
+    let events = wanted.filter_map(|stored| read_event(task, stored).ok()).collect();
+    Ok((events, stored.len() < limit))
 }
 
 /// Where a fold starts, and the places that the rewinds and redriven seals after it land on.
@@ -117,13 +120,12 @@ async fn start(
     task: &TaskId,
     options: LoadOptions,
 ) -> Result<(Option<Task>, Vec<Seq>), LoadError> {
-    let recent = baselines(store, task, options.at, RECENT_BASELINES).await?;
-    let complete = recent.len() < RECENT_BASELINES;
+    let (recent, complete) = baselines(store, task, options.at, RECENT_BASELINES).await?;
     let (base, landings) = newest_snapshot(content, task, &recent, options).await;
     if base.is_some() || complete {
         return Ok((base, landings));
     }
-    let all = baselines(store, task, options.at, usize::MAX).await?;
+    let (all, _) = baselines(store, task, options.at, usize::MAX).await?;
     Ok(newest_snapshot(content, task, &all, options).await)
 }
 

@@ -96,7 +96,7 @@ fn write(record: &mut Record, batch: &Batch, now: Timestamp) {
 fn settle_claim(record: &mut Record, batch: &Batch, now: Timestamp) -> Appended {
     match batch.claim {
         ClaimAfter::Release { not_before } => record.release(not_before, now),
-        ClaimAfter::ByStatus if batch.suspends_or_ends() => record.release(None, now),
+        ClaimAfter::ByStatus if batch.rests() => record.release(None, now),
         ClaimAfter::ByStatus | ClaimAfter::Retain => record.claimable_at = record.due(now),
     }
     Appended { verdict: record.verdict(now), held: record.hold.is_some() }

@@ -66,7 +66,7 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
     ))?;
     let not_before = match batch.claim {
         ClaimAfter::Release { not_before } => not_before,
-        ClaimAfter::ByStatus if batch.suspends_or_ends() => None,
+        ClaimAfter::ByStatus if batch.rests() => None,
         ClaimAfter::ByStatus | ClaimAfter::Retain => {
             if record.rest_until.is_some() {
                 // The rest after idle claims may have reached beyond the lease.

@@ -314,7 +314,7 @@ impl Layer for Planted {
                 self.state().gone.extend(consumed);
             }
             Some(PlantedBug::AckBeforeCommit) if self.prng.chance(100) => {
-                return Ok(Appended { verdict: self.verdict(&batch.task).await?, held: !batch.suspends_or_ends() });
+                return Ok(Appended { verdict: self.verdict(&batch.task).await?, held: !batch.rests() });
             }
             Some(PlantedBug::TornBatch) if batch.events.len() > 1 && self.prng.chance(100) => {
                 return self.tear(claim, &batch).await;

@@ -179,7 +179,7 @@ impl Model {
             Ok(appended) => {
                 assert_eq!(expected, None, "a claim that may not write has written");
                 assert!(!moved, "a task came to rest over an item that its holder did not see");
-                assert_eq!(appended.held, !batch.suspends_or_ends());
+                assert_eq!(appended.held, !batch.rests());
                 self.written(claim, task, &batch, appended.verdict);
             }
             Err(AppendError::Conflict(conflict)) => {
@@ -203,7 +203,7 @@ impl Model {
         for position in &batch.consumed {
             assert!(known.taken.insert(*position), "an item is taken twice");
         }
-        if batch.suspends_or_ends() {
+        if batch.rests() {
             known.holder = None;
         }
         self.claims[claim].1.verdict = verdict;

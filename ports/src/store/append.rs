@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use plica_kernel::body::Blob;
 use plica_kernel::canonical::Hash;
 use plica_kernel::envelope::SealedEvent;
+use plica_kernel::event::EventType;
 use plica_kernel::id::{DedupKey, Position, Queue, Seq, TaskId};
 use plica_kernel::row::{Projection, Status};
 use plica_kernel::time::Timestamp;
@@ -114,10 +115,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Whether the batch leaves the task suspended or over, so that no newer inbox item may
-    /// lie untaken (ST-3).
-    pub fn suspends_or_ends(&self) -> bool {
+    /// Whether the batch leaves the task suspended or over, so that it releases the claim unless
+    /// it says otherwise (ST-4).
+    pub fn rests(&self) -> bool {
         matches!(self.row.status, Status::Waiting) || self.row.status.is_over()
+    }
+
+    /// Whether a turn ends anywhere in the batch, also one that the same batch wakes up from, so
+    /// that no newer inbox item may lie untaken (ST-3).
+    pub fn suspends_or_ends(&self) -> bool {
+        self.rests()
+            || self.events.iter().any(|event| event.kind.is_terminal() || event.kind == EventType::TaskSuspended)
     }
 
     /// Seq of the last event.
