@@ -26,7 +26,7 @@ mod worker;
 pub use client::{Client, NotBefore, Said, Submission};
 pub use compose::COMPOSER;
 pub use error::{ClientError, LoadError, WorkerError};
-pub use host::{Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
+pub use host::{Audience, Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
 pub use load::{LoadOptions, load};
 pub use steering::STEERING_TOOLS;
 pub use time::TokioClock;
