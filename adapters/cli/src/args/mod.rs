@@ -161,8 +161,15 @@ Examples:
   plica doctor
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
+    /// Print what makes a shell complete plica's verbs, flags and tasks
+    #[command(after_help = "\
+Examples:
+  echo 'source <(plica completions bash)' >> ~/.bashrc
+  echo 'source <(plica completions zsh)' >> ~/.zshrc
+  plica completions fish > ~/.config/fish/completions/plica.fish")]
+    Completions(Completions),
     /// Write a man page for each verb
-    #[command(hide = true, after_help = "Example:\n  plica man /usr/local/share/man/man1")]
+    #[command(after_help = "Example:\n  plica man /usr/local/share/man/man1")]
     Man(Man),
 }
 
@@ -227,7 +234,7 @@ pub struct Worker {
     /// Serve these queues only
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub queues: Vec<Queue>,
-    /// Print one JSON object at the end: who worked, and what ended it
+    /// Print each committed event as a line of JSON, and last who worked and what ended it
     #[arg(long)]
     pub json: bool,
 }
@@ -253,7 +260,7 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Show {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print the whole state as one JSON object
     #[arg(long)]
@@ -270,7 +277,7 @@ pub struct Show {
 #[derive(Debug, Args)]
 pub struct Events {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print the stored bytes, an event a line, each with its hash
     #[arg(long)]
@@ -297,7 +304,7 @@ pub struct Events {
 #[derive(Debug, Args)]
 pub struct Messages {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print a JSON object a message
     #[arg(long)]
@@ -308,7 +315,7 @@ pub struct Messages {
 #[derive(Debug, Args)]
 pub struct Send {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// What to say; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
@@ -325,7 +332,7 @@ pub struct Send {
 #[derive(Debug, Args)]
 pub struct Answer {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The answer; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
@@ -345,7 +352,7 @@ pub struct Answer {
 #[derive(Debug, Args)]
 pub struct Ruling {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The call, as in 7.0
     #[arg(long, value_name = "ID")]
@@ -365,7 +372,7 @@ pub struct Ruling {
 #[derive(Debug, Args)]
 pub struct Signal {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event's kind
     #[arg(long, value_name = "KIND")]
@@ -388,7 +395,7 @@ pub struct Signal {
 #[derive(Debug, Args)]
 pub struct Steer {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
@@ -405,7 +412,7 @@ pub struct Steer {
 #[derive(Debug, Args)]
 pub struct Cancel {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
@@ -422,7 +429,7 @@ pub struct Cancel {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all", add = crate::complete::tasks())]
     pub task: Option<String>,
     /// Every task of the store
     #[arg(long)]
@@ -436,9 +443,20 @@ pub struct Verify {
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Let a blocked task be claimed again
-    #[arg(long, value_name = "TASK")]
+    #[arg(long, value_name = "TASK", add = crate::complete::tasks())]
     pub unblock: Option<String>,
     /// Print the findings as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_parser = PossibleValuesParser::new(crate::complete::SHELLS))]
+    pub shell: String,
+    /// Print it as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -8,6 +8,7 @@ use super::{json_line, named, print};
 use crate::args::Doctor;
 use crate::compose::{self, Reach};
 use crate::fault::Fault;
+use crate::talk;
 
 /// Blocked tasks that are listed.
 const BLOCKED_SHOWN: usize = 1_000;
@@ -24,7 +25,7 @@ pub async fn doctor(client: &Client, arguments: Doctor) -> Result<u8, Fault> {
         if arguments.json {
             print(&json_line(&json!({ "task": row.id.as_str(), "unblocked": true })))?;
         } else {
-            eprintln!("plica: task {} can be claimed again; `plica worker --until-idle` works on it", row.id);
+            talk::say(format!("task {} can be claimed again; `plica worker --until-idle` works on it", row.id));
         }
         return Ok(0);
     }

@@ -4,6 +4,7 @@ mod attack;
 mod bad_input;
 mod damage;
 mod kill;
+mod live;
 mod model;
 mod read;
 mod steer;
