@@ -161,6 +161,15 @@ Examples:
   plica doctor
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
+    /// Kill workers while they work, and count what came of it
+    #[command(after_help = "\
+Needs nothing: a temporary folder, a scripted model, real tools, real worker processes. Exit
+status 1 if any number is not as promised.
+
+Examples:
+  plica demo
+  plica demo --kills 50 --keep")]
+    Demo(Demo),
     /// Print what makes a shell complete plica's verbs, flags and tasks
     #[command(after_help = "\
 Examples:
@@ -446,6 +455,20 @@ pub struct Doctor {
     #[arg(long, value_name = "TASK", add = crate::complete::tasks())]
     pub unblock: Option<String>,
     /// Print the findings as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Workers to kill with SIGKILL
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = values::kills)]
+    pub kills: usize,
+    /// Leave the folder with store, files and logs where it is
+    #[arg(long)]
+    pub keep: bool,
+    /// Print the numbers as one JSON object
     #[arg(long)]
     pub json: bool,
 }

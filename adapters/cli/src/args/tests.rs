@@ -39,6 +39,7 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "cancel",
             "verify",
             "doctor",
+            "demo",
             "completions",
             "man"
         ]

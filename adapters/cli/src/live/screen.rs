@@ -186,7 +186,10 @@ impl Screen {
             }
             Payload::DecisionRecorded(decision) => match decision.kind {
                 DecisionKind::Calls => self.show_pending(task),
-                DecisionKind::Truncated => self.line(task, Look::Odd, "the reply was cut off at its length limit"),
+                DecisionKind::Truncated => {
+                    self.show_pending(task);
+                    self.line(task, Look::Odd, "the reply was cut off at its length limit");
+                }
                 DecisionKind::Empty => self.line(task, Look::Odd, "the reply was empty"),
                 DecisionKind::Finish => {}
             },

@@ -1,6 +1,7 @@
 //! The verbs, a file each.
 
 mod completions;
+mod demo;
 mod doctor;
 mod drive;
 mod events;
@@ -54,6 +55,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Deny(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client()?, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client()?, doctor).await,
+        Verb::Demo(demo) => demo::demo(demo).await,
         Verb::Man(man) => man::man(&man),
         Verb::Completions(completions) => completions::completions(&completions),
     }

@@ -3,6 +3,7 @@
 mod attack;
 mod bad_input;
 mod damage;
+mod demo;
 mod kill;
 mod live;
 mod model;
