@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod complete;
 mod compose;
+mod disk;
 mod fault;
 mod live;
 mod render;

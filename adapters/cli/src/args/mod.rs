@@ -155,10 +155,18 @@ Examples:
   plica verify @last
   plica verify --all --json")]
     Verify(Verify),
-    /// Check the store, its workers and blocked tasks
+    /// Check agent files, or describe them to an editor
+    #[command(after_help = "\
+Examples:
+  plica agent check coder.toml
+  plica agent schema > agent.schema.json")]
+    Agent(Agent),
+    /// Check the store, its disk and workers, blocked tasks, models, and agent files
     #[command(after_help = "\
 Examples:
   plica doctor
+  plica doctor coder.toml
+  plica doctor --models
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
     /// Kill workers while they work, and count what came of it
@@ -448,9 +456,58 @@ pub struct Verify {
     pub json: bool,
 }
 
+/// Arguments of `agent`.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// What is wanted of agent files
+    #[command(subcommand)]
+    pub wanted: AgentVerb,
+}
+
+/// What `agent` does.
+#[derive(Debug, Subcommand)]
+pub enum AgentVerb {
+    /// Read agent files and all that they name, and say what is wrong
+    #[command(after_help = "Example:\n  plica agent check coder.toml reviewer.toml")]
+    Check(AgentCheck),
+    /// Print the JSON Schema of agent files
+    #[command(after_help = "\
+Example:
+  plica agent schema > agent.schema.json
+
+Editors with a TOML language server find it by a first line in the agent file:
+  #:schema ./agent.schema.json")]
+    Schema(AgentSchema),
+}
+
+/// Arguments of `agent check`.
+#[derive(Debug, Args)]
+pub struct AgentCheck {
+    /// The agents' TOML files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Print a JSON object a file
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `agent schema`.
+#[derive(Debug, Args)]
+pub struct AgentSchema {
+    /// Print it on one line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Agent files to check too, and whether their models can be reached
+    #[arg(value_name = "FILE", conflicts_with = "unblock")]
+    pub agents: Vec<PathBuf>,
+    /// Ask the servers that can be reached which models they have
+    #[arg(long, conflicts_with = "unblock")]
+    pub models: bool,
     /// Let a blocked task be claimed again
     #[arg(long, value_name = "TASK", add = crate::complete::tasks())]
     pub unblock: Option<String>,

@@ -1,5 +1,6 @@
 //! The verbs, a file each.
 
+mod agent;
 mod completions;
 mod demo;
 mod doctor;
@@ -55,6 +56,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Deny(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client()?, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client()?, doctor).await,
+        Verb::Agent(agent) => agent::agent(&agent.wanted),
         Verb::Demo(demo) => demo::demo(demo).await,
         Verb::Man(man) => man::man(&man),
         Verb::Completions(completions) => completions::completions(&completions),

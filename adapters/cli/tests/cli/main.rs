@@ -4,6 +4,7 @@ mod attack;
 mod bad_input;
 mod damage;
 mod demo;
+mod examples;
 mod kill;
 mod live;
 mod model;
