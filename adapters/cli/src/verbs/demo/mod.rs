@@ -42,6 +42,8 @@ const COMMAND_S: &str = "0.15";
 const PAUSE: Duration = Duration::from_millis(350);
 /// How often the store is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often it is shown how far it is.
+const SHOWN: Duration = Duration::from_millis(100);
 /// The work is a matter of seconds; a demo that takes this long shows a defect.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Tasks that are read at once: more than a demo ever has.
@@ -79,6 +81,8 @@ struct Demonstration {
     kills: usize,
     killed: usize,
     began: Instant,
+    /// When it was last shown how far it is.
+    shown: Instant,
 }
 
 impl Demonstration {
@@ -88,7 +92,15 @@ impl Demonstration {
         let client = Client::new(compose::store(Some(&store))?);
         write_agent(folder).map_err(|error| Fault::Config(format!("{}: {error}", folder.display())))?;
         let crew = Crew::new(&store, folder);
-        let mut demo = Self { client, folder: folder.to_owned(), crew, kills, killed: 0, began: Instant::now() };
+        let mut demo = Self {
+            client,
+            folder: folder.to_owned(),
+            crew,
+            kills,
+            killed: 0,
+            began: Instant::now(),
+            shown: Instant::now(),
+        };
         for number in 1..=TASKS {
             demo.submit(number).await?;
         }
@@ -168,7 +180,8 @@ impl Demonstration {
             let seconds = PATIENCE.as_secs();
             return Err(Fault::Config(format!("the demo has not come to its end after {seconds} s")));
         }
-        if Style::of_stderr().escapes {
+        if Style::of_stderr().escapes && self.shown.elapsed() >= SHOWN {
+            self.shown = Instant::now();
             let rows = self.rows().await?;
             let over = rows.iter().filter(|row| row.projection.status.is_over()).count();
             let events: u64 = rows.iter().map(|row| row.projection.seq.0).sum();
