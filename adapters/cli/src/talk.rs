@@ -46,9 +46,9 @@ impl Style {
     }
 }
 
-/// The columns of the terminal now: it may be resized at any time.
+/// The columns of the terminal now, since it may be resized at any time; elsewhere lines may be long.
 pub fn columns() -> usize {
-    const UNKNOWN: usize = 100;
+    const UNKNOWN: usize = 160;
     terminal_size::terminal_size_of(io::stderr()).map_or(UNKNOWN, |(width, _)| usize::from(width.0))
 }
 

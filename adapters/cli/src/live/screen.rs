@@ -1,5 +1,7 @@
 //! From what tasks do to what is shown of it: no clock, no terminal, no queue.
 
+mod paint;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -7,26 +9,23 @@ use plica_kernel::body::Body;
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::{
     CallStatus, DecisionKind, LLMRequestFinished, MessageOrigin, MessagesAppended, Payload, RequestStatus, Role,
-    TaskSuspended, ToolCallFinished, Usage,
+    SubtaskStatus, TaskSuspended, ToolCallFinished, Usage,
 };
 use plica_kernel::id::{CallId, TaskId};
 use plica_kernel::message::{Block, read_blocks};
 use plica_kernel::wake::WakeKey;
 use plica_ports::Delta;
 
+use self::paint::{Look, room, short};
 use super::Ending;
-use super::words::{arguments, span};
-use crate::render::{cut, harmless, summary};
+use super::words::{self, arguments, span};
+use crate::render::{counted, cut, harmless, summary};
 use crate::talk::Style;
 
 /// Bytes of a reply that are remembered to know whether the answer was shown.
 const REMEMBERED: usize = 1 << 20;
-/// A line of one of several tasks ends at the next space after so many bytes.
-const LINE: usize = 100;
 /// Characters of a message or an output that a line shows.
 const GLIMPSE: usize = 100;
-/// The narrowest line that is worth cutting for.
-const NARROW: usize = 20;
 
 /// Whose doings are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,16 +93,6 @@ pub struct Screen {
     out: Vec<Out>,
 }
 
-/// What a line's parts look like.
-#[derive(Clone, Copy)]
-enum Look {
-    Quiet,
-    Bold,
-    Good,
-    Bad,
-    Odd,
-}
-
 impl Screen {
     pub fn new(style: Style, centre: Centre) -> Self {
         let (tasks, totals) = (BTreeMap::new(), Totals::default());
@@ -166,7 +155,8 @@ impl Screen {
         let Some(since) = busy.iter().map(|(_, since)| *since).min() else { return };
         let names = busy.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let text = format!("… {} {}", cut(&names, room(columns, 16)), span(now.saturating_duration_since(since)));
-        let text = self.paint(Look::Quiet, &cut(&text, room(columns, 1)));
+        // It is taken back by what comes next, which it must not have made the terminal wrap.
+        let text = self.paint(Look::Quiet, &cut(&text, columns.saturating_sub(1)));
         self.out.push(Out::Status(text));
     }
 
@@ -212,6 +202,21 @@ impl Screen {
                 let goal = cut(&reads.text(task, &child.goal), GLIMPSE);
                 self.begins(task, "Task", &format!("{} {}: {goal}", short(&child.child), cut(&child.agent, GLIMPSE)));
             }
+            Payload::SubtaskCompleted(ended) => {
+                self.show_pending(task);
+                let (look, status) = match ended.status {
+                    SubtaskStatus::Completed => (Look::Good, "completed"),
+                    SubtaskStatus::Failed => (Look::Bad, "failed"),
+                    SubtaskStatus::Cancelled => (Look::Odd, "cancelled"),
+                };
+                let answer = cut(&reads.text(task, &ended.answer), GLIMPSE);
+                self.line(task, look, &format!("  {} {status}: {answer}", short(&ended.child)));
+            }
+            Payload::TaskStatePatched(patched) => {
+                if let Some(todos) = &patched.patch.todos {
+                    self.line(task, Look::Quiet, &words::todos(&reads.text(task, todos)));
+                }
+            }
             Payload::TaskSuspended(suspended) => self.suspended(task, suspended, event),
             payload => self.other(task, payload),
         }
@@ -221,11 +226,12 @@ impl Screen {
     fn other(&mut self, task: &TaskId, payload: &Payload) {
         let is_worker = self.centre == Centre::Worker;
         let (look, words) = match payload {
-            Payload::ApprovalResolved(_) | Payload::TaskStatePatched(_) => (Look::Quiet, ""),
-            Payload::ApprovalRequested(_) if is_worker => (Look::Odd, "asks about "),
+            Payload::ApprovalResolved(_) => (Look::Quiet, ""),
+            // What the task in the centre asks is told when it comes to rest, with how to answer.
+            Payload::ApprovalRequested(_) | Payload::QuestionAsked(_) if self.is_centre(task) => return,
+            Payload::ApprovalRequested(_) => (Look::Odd, "asks about "),
             Payload::QuestionAsked(_) => (Look::Odd, "asks "),
             Payload::QuestionAnswered(_) => (Look::Quiet, "answered "),
-            Payload::SubtaskCompleted(_) => (Look::Quiet, "subtask "),
             Payload::TurnInterrupted(_) => (Look::Odd, "interrupted "),
             Payload::StepAttemptAbandoned(_) => (Look::Odd, "the attempt was given up: "),
             Payload::TaskRewound(_) => (Look::Odd, "rewound "),
@@ -320,7 +326,7 @@ impl Screen {
         let output = reads.text(task, &call.output);
         let lines = output.lines().filter(|line| !line.trim().is_empty()).count();
         let first = output.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let more = if lines > 1 { format!(" (+{} lines)", lines - 1) } else { String::new() };
+        let more = if lines > 1 { format!(" (+{})", counted(lines as u64 - 1, "line")) } else { String::new() };
         let first = cut(first, room(columns, tool.len() + status.len() + took.len() + more.len() + 8));
         let glimpse = if first.is_empty() { String::new() } else { format!(": {first}{more}") };
         let line = format!(
@@ -360,77 +366,6 @@ impl Screen {
     fn reply(&self, task: &TaskId) -> &str {
         self.tasks.get(task).map_or("", |strip| &strip.reply)
     }
-
-    /// Lines of one of several tasks are shown as they are complete, or long enough.
-    fn show_whole_lines(&mut self, task: &TaskId) {
-        if self.awaits_answer(task) {
-            return;
-        }
-        loop {
-            let Some(strip) = self.tasks.get_mut(task) else { return };
-            let end = strip.pending.find('\n').or_else(|| {
-                let (at, _) = strip.pending.char_indices().find(|(at, c)| *at >= LINE && *c == ' ')?;
-                Some(at)
-            });
-            let Some(end) = end else { return };
-            let line: String = strip.pending.drain(..=end).collect();
-            self.say(task, &line);
-        }
-    }
-
-    fn show_pending(&mut self, task: &TaskId) {
-        let Some(strip) = self.tasks.get_mut(task) else { return };
-        let pending = std::mem::take(&mut strip.pending);
-        for line in pending.lines() {
-            self.say(task, line);
-        }
-    }
-
-    /// A line that the model said.
-    fn say(&mut self, task: &TaskId, line: &str) {
-        let line = harmless(line.trim_end());
-        if !line.is_empty() {
-            let line = format!("{}{line}", self.name(task));
-            self.out.push(Out::Line(line));
-        }
-    }
-
-    fn line(&mut self, task: &TaskId, look: Look, text: &str) {
-        let line = format!("{}{}", self.name(task), self.paint(look, text));
-        self.out.push(Out::Line(line));
-    }
-
-    /// Which task a line is of, where it may be another than the one in the centre.
-    fn name(&self, task: &TaskId) -> String {
-        if self.is_centre(task) { String::new() } else { self.paint(Look::Quiet, &format!("[{}] ", short(task))) }
-    }
-
-    /// With the sequence that makes it look so (ECMA-48: SGR), where there are such.
-    fn paint(&self, look: Look, text: &str) -> String {
-        if !self.style.escapes || text.is_empty() {
-            return text.to_owned();
-        }
-        let code = match look {
-            Look::Quiet => "2",
-            Look::Bold => "1",
-            Look::Good => "32",
-            Look::Bad => "31",
-            Look::Odd => "33",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-}
-
-/// Columns that are left beside `taken` of them, never next to none.
-fn room(columns: usize, taken: usize) -> usize {
-    columns.saturating_sub(taken).max(NARROW)
-}
-
-/// The end of a task's id, where ids of one day differ, with what makes it a subtask.
-fn short(task: &TaskId) -> String {
-    let (root, rest) = task.as_str().split_at(task.as_str().find('.').unwrap_or(task.as_str().len()));
-    let from = root.char_indices().rev().nth(5).map_or(0, |(at, _)| at);
-    format!("{}{rest}", &root[from..])
 }
 
 fn plus(one: &Usage, other: &Usage) -> Usage {

@@ -126,7 +126,7 @@ fn round(stage: &mut Stage, name: &str) {
 fn cl_1_a_terminal_shows_replies_as_they_come_and_each_call_with_its_outcome() {
     let mut stage = Stage::new(STREAM, Centre::Task(task("t")));
     round(&mut stage, "t");
-    let calls = "|→ Bash ls\n|→ Bash false\n|  Bash ok, 20 ms: a (+1 lines)\n|  error, 20 ms: exit 1\n";
+    let calls = "|→ Bash ls\n|→ Bash false\n|  Bash ok, 20 ms: a (+1 line)\n|  error, 20 ms: exit 1\n";
     assert_eq!(stage.shown(), format!("I look.\n{calls}Two files.\n"));
     let ending = stage.screen.end();
     assert_eq!(ending.shown.as_deref(), Some("Two files."));

@@ -9,6 +9,9 @@ use crate::render::{clean, cut};
 /// The arguments that say most of a call, first.
 const FIRST: &[&str] = &["command", "file_path", "pattern", "path", "question", "agent"];
 
+/// Characters of a todo.
+const TODO_CHARS: usize = 80;
+
 /// A call's arguments on one line of at most `chars` characters: a single one by its value,
 /// several by name.
 pub fn arguments(args: &str, chars: usize) -> String {
@@ -32,6 +35,17 @@ fn value(value: &Value) -> String {
         Value::String(text) => clean(text.trim_end()),
         other => other.to_string(),
     }
+}
+
+/// How far a list of todos is, and what is next on it.
+pub fn todos(list: &str) -> String {
+    let list: Vec<Value> = serde_json::from_str(list).unwrap_or_default();
+    let is = |todo: &Value, status: &str| todo["status"] == status;
+    let done = list.iter().filter(|todo| is(todo, "completed")).count();
+    let next = list.iter().find(|todo| is(todo, "in_progress"));
+    let next = next.or_else(|| list.iter().find(|todo| !is(todo, "completed")));
+    let next = next.and_then(|todo| todo["content"].as_str()).map(|text| format!(": {}", cut(text, TODO_CHARS)));
+    format!("{done} of {} todos done{}", list.len(), next.unwrap_or_default())
 }
 
 /// A span of time, as short as it can be told: `12 ms`, `3.4 s`, `2 min 5 s`.
@@ -64,6 +78,14 @@ mod tests {
         check("{}", "");
         check("not \u{1b}[2J JSON", "not \u{fffd}[2J JSON");
         assert_eq!(arguments(&format!(r#"{{"command":"{}"}}"#, "x".repeat(100)), 10), "xxxxxxxxx…");
+    }
+
+    #[test]
+    fn todos_are_told_by_how_far_they_are() {
+        let list = r#"[{"content":"a","status":"completed"},{"content":"b","status":"pending"},
+            {"content":"c","status":"in_progress"}]"#;
+        assert_eq!(todos(list), "1 of 3 todos done: c");
+        assert_eq!(todos(r#"[{"content":"a","status":"completed"}]"#), "1 of 1 todos done");
     }
 
     #[test]

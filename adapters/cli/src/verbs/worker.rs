@@ -12,6 +12,7 @@ use crate::args::Worker;
 use crate::compose::{self, Work};
 use crate::fault::Fault;
 use crate::live::{Centre, EventLines, Live};
+use crate::talk;
 
 /// The signals that tell a worker to stop.
 struct Signals {
@@ -52,6 +53,9 @@ pub async fn work(store: Arc<dyn Store>, arguments: Worker) -> Result<u8, Fault>
         (None, Some(live)) => host.observer(live.clone()).audience(live.clone()),
         (None, None) => host,
     };
+    if !work.until_idle {
+        talk::say(format!("worker {name} waits for tasks; Ctrl-C stops it, and nothing is lost by that"));
+    }
     let worker = compose::worker(host.build(), identity, work);
     let stop = Stop::new();
     let run = worker.run(stop.clone());
@@ -82,6 +86,7 @@ pub async fn work(store: Arc<dyn Store>, arguments: Worker) -> Result<u8, Fault>
             return Err(Fault::Interrupted);
         }
         told = true;
+        talk::say("stopping: what runs is given a moment, and handed back; again to stop at once");
         stop.stop();
     }
 }

@@ -52,7 +52,8 @@ fn en_3_the_code_review_looks_and_changes_nothing() {
     assert!(ran.err.contains("denied: "), "{}", ran.err);
     let outcomes = world.payloads("@last", "ToolCallFinished");
     assert_eq!(outcomes.iter().filter(|outcome| outcome["status"] == "ok").count(), 4, "{outcomes:?}");
-    assert!(outcomes[0]["output"].as_str().expect("text").contains("+    return sum(range(1, n))"));
+    let outputs: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome["output"].as_str()).collect();
+    assert!(outputs.iter().any(|output| output.contains("+    return sum(range(1, n))")), "{outputs:?}");
     world.is_sound("@last");
 }
 

@@ -24,7 +24,7 @@ use super::{json_line, print};
 use crate::args::Demo;
 use crate::compose;
 use crate::fault::Fault;
-use crate::render::counted;
+use crate::render::{counted, cut};
 use crate::talk::{self, Style};
 
 /// Workers at a time.
@@ -185,12 +185,9 @@ impl Demonstration {
             let rows = self.rows().await?;
             let over = rows.iter().filter(|row| row.projection.status.is_over()).count();
             let events: u64 = rows.iter().map(|row| row.projection.seq.0).sum();
-            talk::status(format!(
-                "… {} of {} kills, {over} of {} tasks, {events} events",
-                self.killed,
-                self.kills,
-                rows.len()
-            ));
+            let far =
+                format!("… {} of {} kills, {over} of {} tasks, {events} events", self.killed, self.kills, rows.len());
+            talk::status(cut(&far, talk::columns().saturating_sub(1)));
         }
         let wait = next.saturating_duration_since(Instant::now()).clamp(LOOK, PAUSE);
         tokio::time::sleep(wait).await;
