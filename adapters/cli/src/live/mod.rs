@@ -61,7 +61,7 @@ impl Live {
         let (queue, news) = sync_channel(QUEUE);
         let screen = Screen::new(Style::of_stderr(), centre);
         let bodies = Bodies { client, runtime: Handle::current() };
-        std::thread::spawn(move || show(&news, screen, &bodies));
+        std::thread::spawn(move || show(&news, screen, bodies));
         Arc::new(Self { queue })
     }
 
@@ -114,15 +114,18 @@ impl Reads for Bodies {
     }
 }
 
-fn show(news: &Receiver<News>, mut screen: Screen, bodies: &Bodies) {
+fn show(news: &Receiver<News>, mut screen: Screen, bodies: Bodies) {
     loop {
         match news.recv_timeout(TICK) {
-            Ok(News::Event(event)) => screen.event(&event, Instant::now(), talk::columns(), bodies),
+            Ok(News::Event(event)) => screen.event(&event, Instant::now(), talk::columns(), &bodies),
             Ok(News::Delta { task, delta }) => screen.delta(&task, delta),
             Ok(News::End(ended)) => {
                 let ending = screen.end();
                 put(screen.take());
+                // The store is closed by whoever has it last: that is to be the verb, not this.
+                drop(bodies);
                 let _ = ended.send(ending);
+                return;
             }
             Err(RecvTimeoutError::Timeout) => screen.tick(Instant::now(), talk::columns()),
             Err(RecvTimeoutError::Disconnected) => return,
