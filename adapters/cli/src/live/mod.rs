@@ -30,6 +30,8 @@ use crate::talk::{self, Style};
 
 /// Events and deltas that wait to be shown at most.
 const QUEUE: usize = 8_192;
+/// Bytes of a body that is read for the sake of one line.
+const READ_MAX: u64 = 64 << 10;
 /// How often the status line is renewed.
 const TICK: Duration = Duration::from_secs(1);
 /// How long the end of a run waits for the last lines.
@@ -104,12 +106,12 @@ impl Reads for Bodies {
     }
 
     fn text(&self, task: &TaskId, body: &Body) -> String {
+        let size = || format!("({} bytes)", body.len());
         match body.inline() {
             Some(text) => text.to_owned(),
-            None => self
-                .runtime
-                .block_on(self.client.text(task, body))
-                .unwrap_or_else(|_| format!("({} bytes)", body.len())),
+            // A line shows the beginning; that is not worth much reading.
+            None if body.len() > READ_MAX => size(),
+            None => self.runtime.block_on(self.client.text(task, body)).unwrap_or_else(|_| size()),
         }
     }
 }

@@ -289,7 +289,9 @@ impl Screen {
                 (_, Some(MessageOrigin::Human)) => "»",
                 _ => "system:",
             };
-            let blocks = read_blocks(&reads.text(task, &message.blocks)).unwrap_or_default();
+            let blocks = reads.text(task, &message.blocks);
+            // What is too long to be read for a line is told by its size.
+            let blocks = read_blocks(&blocks).unwrap_or_else(|_| vec![Block::Text { text: blocks }]);
             let words = blocks.iter().filter_map(|block| match block {
                 Block::Text { text } => Some(text.as_str()),
                 Block::ToolUse { .. } | Block::Thinking { .. } => None,
