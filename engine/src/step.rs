@@ -575,7 +575,10 @@ impl Step<'_> {
         match self.composition.request(&self.task, definition, tools, attempt, content).await {
             Ok(request) => {
                 let host = &self.drive.host;
-                self.flight.launch(action, act::ask(host.clock.clone(), model.clone(), request, host.deltas.clone()));
+                self.flight.launch(
+                    action,
+                    act::ask(host.clock.clone(), model.clone(), request, action, host.audience.clone()),
+                );
                 None
             }
             Err(ComposeError::Unavailable(why)) => {

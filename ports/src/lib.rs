@@ -14,6 +14,7 @@ mod model;
 mod observer;
 mod policy;
 pub mod store;
+mod text;
 mod tool;
 
 pub use clock::Clock;
@@ -27,4 +28,5 @@ pub use model::{
 pub use observer::{Observer, Record};
 pub use policy::{Policy, PolicyView};
 pub use store::Store;
+pub use text::ForeignText;
 pub use tool::{CallContext, Effect, Recovered, Stop, StopSignal, Tool, ToolDeclaration, ToolError, ToolOutput};

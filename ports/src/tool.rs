@@ -35,6 +35,26 @@ pub struct ToolDeclaration {
     pub version: String,
 }
 
+impl ToolDeclaration {
+    /// A tool of version `1`. What only reads is safe to run again after a crash; anything else
+    /// is not, unless it says so.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        schema: impl Into<String>,
+        effect: Effect,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+            effect,
+            retry_safe: effect == Effect::Read,
+            version: "1".into(),
+        }
+    }
+}
+
 /// The circumstances of one call.
 #[derive(Debug, Clone)]
 pub struct CallContext {

@@ -15,7 +15,7 @@ use super::text::cut;
 const TEXT_CHARS: usize = 80;
 
 /// What matters of an event, in one line.
-pub(super) fn summary(payload: &Payload) -> String {
+pub fn summary(payload: &Payload) -> String {
     match payload {
         Payload::TaskCreated(created) => format!("{}: {}", cut(&created.agent, TEXT_CHARS), body(&created.goal)),
         Payload::TaskForked(forked) => format!("from {} at event {}", forked.source, forked.source_seq),
