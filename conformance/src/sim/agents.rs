@@ -1,11 +1,20 @@
 //! What the agents of a world do: scripts drawn from the seed, each a function of its task
 //! alone, so that a task that was broken off goes on as it would have gone.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use plica_kernel::id::TaskId;
+use plica_kernel::wake::Item;
 use plica_ports::ModelErrorKind;
 
 use super::prng::Prng;
 use super::tools::Kind;
+
+/// How the note of a call begins that a person has to allow.
+pub const ASK: &str = "ask";
+/// How the note of a call begins that a person has to allow soon.
+pub const HURRY: &str = "hurry";
 
 /// A call that a reply makes.
 #[derive(Debug, Clone)]
@@ -47,8 +56,8 @@ pub struct Step {
 pub struct Sending {
     /// When, in milliseconds from the task's creation.
     pub at_ms: u64,
-    /// The message; none is a cancel.
-    pub message: Option<String>,
+    /// What.
+    pub item: Item,
     /// When it is sent once more under the same key, if it is.
     pub again_ms: Option<u64>,
 }
@@ -89,13 +98,43 @@ impl Plan {
     }
 }
 
-/// The tasks of the world of a seed.
-pub fn plans(seed: u64) -> Vec<Plan> {
-    let prng = Prng::named(seed, "tasks");
-    (0..prng.between(2, 4)).map(|number| plan(&prng, seed, number)).collect()
+/// The tasks of a world: those it begins with, and children as they are spawned.
+#[derive(Debug)]
+pub struct Plans {
+    seed: u64,
+    by_id: Mutex<BTreeMap<TaskId, Arc<Plan>>>,
 }
 
-fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
+impl Plans {
+    /// The tasks that the world of a seed begins with.
+    pub fn new(seed: u64) -> Self {
+        let prng = Prng::named(seed, "tasks");
+        let roots = (0..prng.between(2, 4)).map(|number| root(&prng, seed, number));
+        Self { seed, by_id: Mutex::new(roots.map(|plan| (plan.id.clone(), Arc::new(plan))).collect()) }
+    }
+
+    fn by_id(&self) -> MutexGuard<'_, BTreeMap<TaskId, Arc<Plan>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plan of a task.
+    pub fn of(&self, task: &TaskId) -> Option<Arc<Plan>> {
+        self.by_id().get(task).cloned()
+    }
+
+    /// Every plan so far.
+    pub fn all(&self) -> Vec<Arc<Plan>> {
+        self.by_id().values().cloned().collect()
+    }
+
+    /// A child was spawned; what it does follows from its goal.
+    pub fn bear(&self, child: &TaskId, goal: &str) {
+        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal);
+        self.by_id().entry(child.clone()).or_insert_with(|| Arc::new(plan));
+    }
+}
+
+fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
     let name = format!("s{seed}-t{number}");
     let interactive = prng.chance(250);
     let mut steps = Vec::new();
@@ -104,7 +143,10 @@ fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
         (0..prng.between(20, 23)).for_each(|_| steps.push(quick_round(prng)));
     }
     for _ in 0..prng.between(1, 2 + u64::from(interactive)) {
-        (0..prng.below(4)).for_each(|_| steps.push(round(prng)));
+        for _ in 0..prng.below(4) {
+            let at = steps.len();
+            steps.push(if prng.chance(250) { steering_round(prng, &name, at) } else { round(prng) });
+        }
         if prng.chance(120) {
             let count = if prng.chance(100) { 3 } else { prng.between(1, 2) };
             (0..count).for_each(|_| steps.push(hollow(prng)));
@@ -131,18 +173,60 @@ fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
     }
 }
 
+/// What a child does.
+fn errand(prng: &Prng, id: TaskId, goal: &str) -> Plan {
+    let mut steps: Vec<Step> = (0..prng.below(3)).map(|_| round(prng)).collect();
+    steps.push(Step { text: format!("done with {goal}"), takes_ms: takes(prng), ..Step::default() });
+    Plan { id, goal: goal.into(), steps, interactive: false, steps_max: None, born_ms: 0, sendings: Vec::new() }
+}
+
+/// A reply with calls that steer the task itself, perhaps beside others.
+fn steering_round(prng: &Prng, task: &str, at: usize) -> Step {
+    let mut calls: Vec<PlannedCall> = Vec::new();
+    let mut add = |tool: &str, args: String| calls.push(PlannedCall { tool: tool.into(), args });
+    let name = format!("{task}-{at}");
+    match prng.below(5) {
+        0 => add("AskUser", format!(r#"{{"question":"which, {name}?"}}"#)),
+        1 => {
+            let seconds = prng.below(30);
+            let args = match prng.below(3) {
+                0 => format!(r#"{{"seconds":{seconds}}}"#),
+                1 => format!(r#"{{"event":"{name}"}}"#),
+                _ => format!(r#"{{"event":"{name}","seconds":{seconds}}}"#),
+            };
+            add("Wait", args);
+        }
+        2 => add("TodoWrite", r#"{"todos":[{"content":"go on","status":"pending"}]}"#.into()),
+        _ => {
+            let (background, join) = (prng.chance(250), if prng.chance(250) { "any" } else { "all" });
+            for nth in 0..prng.between(1, 3) {
+                let goal = format!("errand {nth} of {name}");
+                let args = format!(r#"{{"agent":"errand","background":{background},"goal":"{goal}","join":"{join}"}}"#);
+                add("Task", args);
+            }
+        }
+    }
+    if prng.chance(300) {
+        calls.push(call(prng));
+    }
+    Step { calls, takes_ms: takes(prng), ..Step::default() }
+}
+
 fn takes(prng: &Prng) -> u64 {
     if prng.chance(150) { prng.between(5_000, 25_000) } else { prng.between(50, 2_500) }
 }
 
 fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
-    let cancel = prng.chance(120);
     let filler = if prng.chance(80) { "a long story ".repeat(120) } else { String::new() };
-    Sending {
-        at_ms: prng.below(40_000),
-        message: (!cancel).then(|| format!("message {nth} to {task} {filler}").trim_end().to_owned()),
-        again_ms: prng.chance(300).then(|| prng.below(20_000)),
-    }
+    let reason = Some(format!("reason {nth}"));
+    let item = match prng.below(100) {
+        0..=9 => Item::Cancel { reason },
+        10..=21 => Item::Interrupt { reason },
+        22..=25 => Item::Close { reason },
+        26..=29 => Item::Reopen { reason },
+        _ => Item::Message { text: format!("message {nth} to {task} {filler}").trim_end().to_owned() },
+    };
+    Sending { at_ms: prng.below(40_000), item, again_ms: prng.chance(300).then(|| prng.below(20_000)) }
 }
 
 fn quick_round(prng: &Prng) -> Step {
@@ -188,7 +272,12 @@ fn call(prng: &Prng) -> PlannedCall {
 
 fn args(prng: &Prng) -> String {
     let ms = if prng.chance(150) { prng.between(4_000, 20_000) } else { prng.below(2_000) };
-    let note = if prng.chance(60) { "n".repeat(1_100) } else { format!("n{}", prng.below(1_000_000)) };
+    let note = match prng.below(100) {
+        0..=5 => "n".repeat(1_100),
+        6..=11 => format!("{ASK}{}", prng.below(1_000_000)),
+        12..=15 => format!("{HURRY}{}", prng.below(1_000_000)),
+        _ => format!("n{}", prng.below(1_000_000)),
+    };
     format!(r#"{{"ms":{ms},"note":"{note}"}}"#)
 }
 

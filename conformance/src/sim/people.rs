@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_kernel::body::{Blob, MEDIA_DEFINITION};
+use plica_kernel::body::{Blob, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Stamp, born};
-use plica_kernel::event::{Budget, TaskCreated};
-use plica_kernel::id::{DedupKey, Epoch, Queue, RunId};
+use plica_kernel::event::{ApprovalVerdict, Budget, TaskCreated};
+use plica_kernel::id::{DedupKey, Epoch, Queue, RunId, TaskId};
 use plica_kernel::wake::Item;
 use plica_ports::store::{CreateError, DeliverError, Facts, NewTask};
 use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use super::agents::{Plan, Sending};
-use super::oracle::Oracle;
+use super::oracle::{Need, Oracle, answer_text};
 use super::prng::Prng;
 use super::tools::Kind;
 
@@ -24,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(700);
 #[derive(Clone)]
 pub struct Person {
     seed: u64,
-    plan: Plan,
+    plan: Arc<Plan>,
     store: Arc<dyn Store>,
     content: Option<Arc<dyn ContentStore>>,
     oracle: Arc<Oracle>,
@@ -34,7 +35,7 @@ impl Person {
     /// Someone who wants `plan` to be done.
     pub fn new(
         seed: u64,
-        plan: Plan,
+        plan: Arc<Plan>,
         store: Arc<dyn Store>,
         content: Option<Arc<dyn ContentStore>>,
         oracle: Arc<Oracle>,
@@ -71,7 +72,8 @@ impl Person {
         let plan = &self.plan;
         let (ledger, now) = (self.store.ledger().await.ok()?, self.store.now().await.ok()?);
         let budget = Budget { steps: plan.steps_max, ..Budget::default() };
-        let definition = definition(plan, budget);
+        let helper = Blob::new(MEDIA_DEFINITION, base().to_bytes().expect("a definition of texts"));
+        let definition = definition(plan, budget, helper.reference.clone());
         let definition = Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"));
         let facts = Facts {
             agent: "sim".into(),
@@ -105,7 +107,7 @@ impl Person {
             actor: "user:sim".into(),
             goal: plan.goal.clone(),
             created,
-            blobs: vec![definition],
+            blobs: vec![definition, helper],
         };
         let run = RunId::new(format!("birth-of-{}", plan.id)).expect("an id after a word");
         let drafted = born(birth, Stamp { now, epoch: Epoch(0), run }).expect("a short goal fits");
@@ -127,25 +129,80 @@ impl Person {
 
     async fn send(self, nth: usize, sending: Sending) {
         tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
-        self.deliver(nth, sending.message.as_deref()).await;
+        let (key, post) = (format!("key-{nth}"), Post { store: self.store.clone(), oracle: self.oracle.clone() });
+        post.deliver(&self.plan.id, &key, &sending.item).await;
         if let Some(after) = sending.again_ms {
             tokio::time::sleep(Duration::from_millis(after)).await;
-            self.deliver(nth, sending.message.as_deref()).await;
+            post.deliver(&self.plan.id, &key, &sending.item).await;
         }
     }
+}
 
+/// Those who answer what tasks ask.
+pub struct Desk {
+    seed: u64,
+    post: Post,
+    needs: UnboundedReceiver<(TaskId, Need)>,
+}
+
+impl Desk {
+    /// Those who answer `needs` by way of `store`.
+    pub fn new(
+        seed: u64,
+        store: Arc<dyn Store>,
+        oracle: Arc<Oracle>,
+        needs: UnboundedReceiver<(TaskId, Need)>,
+    ) -> Self {
+        Self { seed, post: Post { store, oracle }, needs }
+    }
+
+    /// Answers everything sooner or later.
+    pub async fn answer_all(mut self) {
+        let mut answering = JoinSet::new();
+        while let Some((task, need)) = self.needs.recv().await {
+            answering.spawn(answer(self.seed, self.post.clone(), task, need));
+        }
+    }
+}
+
+async fn answer(seed: u64, post: Post, task: TaskId, need: Need) {
+    let prng = Prng::named(seed, &format!("{task} {need:?}"));
+    let after = if prng.chance(150) { prng.between(10_000, 60_000) } else { prng.between(20, 8_000) };
+    tokio::time::sleep(Duration::from_millis(after)).await;
+    let verdict = if prng.chance(700) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
+    let (key, item) = match &need {
+        Need::Answer(call) => {
+            let Ok(id) = call.parse() else { return };
+            (format!("answer:{call}"), Item::Answer { call: id, text: answer_text(task.as_str(), call) })
+        }
+        Need::Verdict(call) => {
+            let Ok(id) = call.parse() else { return };
+            (format!("verdict:{call}"), Item::Verdict { call: id, reason: None, verdict })
+        }
+        Need::Event(kind) => (format!("event:{kind}"), Item::Event { data: None, event: kind.clone() }),
+    };
+    post.deliver(&task, &key, &item).await;
+    if prng.chance(200) {
+        tokio::time::sleep(Duration::from_millis(prng.below(5_000))).await;
+        post.deliver(&task, &key, &item).await;
+    }
+}
+
+/// The way of people to inboxes.
+#[derive(Clone)]
+struct Post {
+    store: Arc<dyn Store>,
+    oracle: Arc<Oracle>,
+}
+
+impl Post {
     /// Delivers until it is certain what became of it.
-    async fn deliver(&self, nth: usize, message: Option<&str>) {
-        let task = &self.plan.id;
-        let item = match message {
-            Some(text) => Item::Message { text: text.to_owned() },
-            None => Item::Cancel { reason: Some("no longer wanted".into()) },
-        };
-        let key = DedupKey::new(format!("key-{nth}")).expect("a word and a number");
+    async fn deliver(&self, task: &TaskId, key: &str, item: &Item) {
+        let key = DedupKey::new(key).expect("a key without white space");
         loop {
-            match self.store.deliver(task, "user:sim", &item, &key).await {
-                Ok(_) => return self.oracle.promised(task, message),
-                Err(DeliverError::TaskOver { .. }) => return self.oracle.turned_down(task, message),
+            match self.store.deliver(task, "user:sim", item, &key).await {
+                Ok(_) => return self.oracle.promised(task, item),
+                Err(DeliverError::TaskOver { .. }) => return self.oracle.turned_down(task, item),
                 Err(DeliverError::CommitUnknown { .. } | DeliverError::Store(_)) => {}
                 Err(error) => return self.oracle.violated(task.as_str(), error.to_string()),
             }
@@ -154,24 +211,30 @@ impl Person {
     }
 }
 
-fn definition(plan: &Plan, budget: Budget) -> Definition {
-    let mut tools: Vec<String> = Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect();
-    tools.push("Missing".into());
+fn definition(plan: &Plan, budget: Budget, helper: ContentRef) -> Definition {
+    let mut definition = Definition { budget, interactive: plan.interactive, ..base() };
+    definition.tools.extend(["Missing", "AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));
+    definition.subagents.insert("errand".into(), helper);
+    definition
+}
+
+/// The agent that others send on errands, and what all agents share.
+fn base() -> Definition {
     Definition {
         allow: Vec::new(),
         ask: Vec::new(),
-        budget,
+        budget: Budget::default(),
         deny: vec![Kind::Forbidden.name().into()],
         env: Vec::new(),
         instructions: "Do what the script says.".into(),
-        interactive: plan.interactive,
+        interactive: false,
         model: ModelChoice { provider: "sim".into(), name: "sim".into(), script: None, options: Default::default() },
         name: "sim".into(),
         on_crash: OnCrash::Resolve,
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools,
+        tools: Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect(),
         workspace: "/".into(),
     }
 }

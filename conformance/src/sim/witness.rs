@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_kernel::body::ContentRef;
 use plica_kernel::canonical::Hash;
-use plica_kernel::id::{DedupKey, Seq, TaskId};
+use plica_kernel::id::{DedupKey, Position, Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
@@ -48,7 +48,14 @@ impl Witness {
             let mut cited = references(&body["payload"]);
             cited.dedup();
             // Bodies of texts are needed each time, the rest is looked at once.
-            let texts = ["MessagesAppended", "ToolCallStarted", "ToolCallFinished"];
+            let texts = [
+                "MessagesAppended",
+                "ToolCallStarted",
+                "ToolCallFinished",
+                "ApprovalRequested",
+                "QuestionAnswered",
+                "SubtaskSpawned",
+            ];
             let wanted = if texts.iter().any(|kind| body["type"] == *kind) { cited } else { self.oracle.unseen(cited) };
             for reference in wanted {
                 let bytes = self.fetch(&reference.0, reference.1).await;
@@ -60,6 +67,17 @@ impl Witness {
             self.oracle.grew(task, &stored, &contents);
         }
         stored.len()
+    }
+}
+
+impl Witness {
+    /// Shows the oracle what an append delivered.
+    async fn look_into_inbox(&self, task: &TaskId) {
+        let known = Position(self.oracle.inbox_tail(task));
+        for item in self.inner.inbox(task, known).await.unwrap_or_default() {
+            let delivered = Delivered { position: item.position, fresh: true };
+            self.oracle.delivered(task, item.dedup.as_str(), &item.item, delivered);
+        }
     }
 }
 
@@ -111,6 +129,12 @@ impl Layer for Witness {
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let appended = self.inner.append(claim, batch).await;
         let grew_by = self.look(&claim.task).await;
+        for child in &batch.children {
+            self.look(&child.id).await;
+        }
+        for delivery in &batch.deliveries {
+            self.look_into_inbox(&delivery.task).await;
+        }
         match &appended {
             Ok(Appended { verdict, held }) => self.oracle.appended(claim, batch, verdict.now, *held),
             // The fate of one that is unknown shows by itself.

@@ -13,9 +13,9 @@ pub struct Inbox {
     taken: BTreeSet<u64>,
     /// Texts of messages that are on record.
     said: BTreeSet<String>,
-    /// Texts whose senders were told that they are delivered.
+    /// Texts of messages whose senders were told that they are delivered.
     promised: BTreeSet<String>,
-    /// Texts whose senders were told that the task is over.
+    /// Texts of messages whose senders were told that the task is over.
     turned_down: BTreeSet<String>,
     pub cancel_promised: bool,
 }
@@ -72,19 +72,23 @@ impl Inbox {
         Ok(())
     }
 
-    /// A sender was told that its item is delivered; a cancel has no text.
-    pub fn promise(&mut self, text: Option<&str>) {
-        match text {
-            Some(text) => {
-                self.promised.insert(text.to_owned());
+    /// A sender was told that its item is delivered.
+    pub fn promise(&mut self, item: &Item) {
+        match item {
+            Item::Message { text } => {
+                self.turned_down.remove(text);
+                self.promised.insert(text.clone());
             }
-            None => self.cancel_promised = true,
+            Item::Cancel { .. } => self.cancel_promised = true,
+            _ => {}
         }
     }
 
     /// A sender was told that the task is over.
-    pub fn turn_down(&mut self, text: Option<&str>) {
-        self.turned_down.extend(text.map(str::to_owned));
+    pub fn turn_down(&mut self, item: &Item) {
+        if let Item::Message { text } = item {
+            self.turned_down.insert(text.clone());
+        }
     }
 
     /// Whether a cancel lies there, taken or not.
@@ -99,15 +103,20 @@ impl Inbox {
     }
 
     /// Whether something lies there that makes its task claimable until an append takes it:
-    /// whatever steers, or for a task that is over what outlives it (ST-7).
-    pub fn has_work(&self, over: bool) -> bool {
-        let works = |item: &Item| if over { outlives(item) } else { !matches!(item, Item::Evidence { .. }) };
-        self.there.iter().any(|(position, (_, item))| !self.taken.contains(position) && works(item))
+    /// whatever steers or is waited for, or for a task that is over what outlives it (ST-7).
+    pub fn has_work(&self, over: bool, wake: &[(String, u64)]) -> bool {
+        let untaken = || self.there.iter().filter(|(position, _)| !self.taken.contains(position));
+        let items = || untaken().map(|(_, (_, item))| item);
+        if over {
+            return items().any(outlives);
+        }
+        let carried = |key: &str| items().filter(|item| key_of(item).as_deref() == Some(key)).count() as u64;
+        items().any(steers) || wake.iter().any(|(key, need)| carried(key) >= (*need).max(1))
     }
 
     /// Nothing was lost, and nothing that was turned down is on record.
-    pub fn settled(&self, over: bool) -> Result<(), String> {
-        if self.has_work(over) {
+    pub fn settled(&self, over: bool, wake: &[(String, u64)]) -> Result<(), String> {
+        if self.has_work(over, wake) {
             return Err(format!("items {:?} are not taken", self.untaken()));
         }
         if let Some(lost) = self.promised.iter().find(|text| !self.said.contains(*text)) {
@@ -123,6 +132,31 @@ impl Inbox {
 /// Whether a task that is over still takes the item (ST-7).
 pub fn outlives(item: &Item) -> bool {
     matches!(item, Item::Rewind { .. } | Item::Reopen { .. } | Item::Evidence { .. })
+}
+
+/// Whether the item makes a task claimable whatever it waits for (ST-7).
+fn steers(item: &Item) -> bool {
+    matches!(
+        item,
+        Item::Message { .. }
+            | Item::Cancel { .. }
+            | Item::Interrupt { .. }
+            | Item::Rewind { .. }
+            | Item::Close { .. }
+            | Item::Reopen { .. }
+    )
+}
+
+/// The key by which waits name the item (section 11 of the design).
+fn key_of(item: &Item) -> Option<String> {
+    match item {
+        Item::Message { .. } => Some("message".into()),
+        Item::Answer { call, .. } | Item::Verdict { call, .. } => Some(format!("answer:{}", call.decision)),
+        Item::Event { event, .. } => Some(format!("event:{event}")),
+        Item::Child { background: true, .. } => Some("background".into()),
+        Item::Child { call, .. } => Some(format!("group:{}", call.decision)),
+        _ => None,
+    }
 }
 
 fn brief(text: &str) -> &str {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::event::{Contents, Event, Part, genesis, text_of};
 use super::inbox::Inbox;
 use super::rounds::Rounds;
@@ -40,13 +42,19 @@ pub struct Log {
     run: String,
     /// Events that the append in progress still lacks.
     owed: u64,
-    kinds: Vec<String>,
     decisions: BTreeSet<u64>,
     /// Actions without an outcome.
     open: BTreeMap<u64, String>,
     /// Positions that `TaskWoken` events name.
     woken_by: BTreeSet<u64>,
     pub rounds: Rounds,
+    /// The answer that the task ended with.
+    pub answer: Option<Value>,
+    /// Whether a message, and nothing but people, can make it go on.
+    pub waits_for_message: bool,
+    /// What wakes the task: keys and how many items of each.
+    pub wake: Vec<(String, u64)>,
+    pub reopened: bool,
 }
 
 /// What an event is judged by besides its log.
@@ -67,10 +75,16 @@ impl Log {
         self.seq = event.seq;
         self.hash.clone_from(&event.hash);
         self.at.clone_from(&event.at);
-        self.kinds.push(event.kind.clone());
         match event.kind.as_str() {
             "MessagesAppended" => self.messages(event, inbox, around),
-            "TaskWoken" => self.woken(event),
+            "TaskWoken" => {
+                self.woken(event)?;
+                self.rounds.push(event, around)
+            }
+            "TaskCompleted" => {
+                self.answer = Some(event.payload["answer"].clone());
+                Ok(())
+            }
             "TaskSnapshot" if event.number("through") + 1 != event.seq => Err("a snapshot is of another state".into()),
             "TaskFailed" => self.rounds.failed(event.text("reason")?, around.plan),
             "TaskSuspended" => match event.payload["failure"]["reason"].as_str() {
@@ -79,11 +93,23 @@ impl Log {
             },
             _ => self.rounds.push(event, around),
         }?;
-        let rests = !event.payload["failure"].is_null() || !event.payload["answer"].is_null();
-        if event.ends() || event.kind == "TaskSuspended" && rests {
-            self.rounds.turn_ended();
+        match event.kind.as_str() {
+            "TaskSuspended" => self.suspended(event),
+            "TurnInterrupted" => {
+                self.rounds.turn_ended();
+                Ok(())
+            }
+            "ConversationReopened" => {
+                self.reopened = true;
+                Ok(())
+            }
+            _ => {
+                if event.ends() {
+                    self.rounds.turn_ended();
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn chain(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
@@ -147,7 +173,13 @@ impl Log {
     fn place(&mut self, event: &Event) -> Result<(), String> {
         let (from, kind) = (self.status, event.kind.as_str());
         if from.is_over() {
-            return if event.outlives() { Ok(()) } else { Err(format!("{kind} {} follows the end", event.seq)) };
+            if !event.outlives() {
+                return Err(format!("{kind} {} follows the end", event.seq));
+            }
+            if kind == "ConversationReopened" {
+                (self.status, self.waits_for_message) = (Status::Waiting, true);
+            }
+            return Ok(());
         }
         let to = match (from, kind) {
             (Status::Unborn, "TaskCreated") | (Status::Waiting, "TaskWoken") => Status::Ready,
@@ -200,6 +232,21 @@ impl Log {
         }
     }
 
+    /// A task that waits has nothing under way but children.
+    fn suspended(&mut self, event: &Event) -> Result<(), String> {
+        let alternatives = event.payload["wake"]["any"].as_array().into_iter().flatten();
+        let key = |one: &Value| (one["key"].as_str().unwrap_or_default().to_owned(), one["need"].as_u64().unwrap_or(1));
+        self.wake = alternatives.map(key).collect();
+        self.waits_for_message = self.wake.iter().any(|(key, _)| key == "message");
+        if self.waits_for_message {
+            self.rounds.turn_ended();
+        }
+        match self.open.iter().find(|(_, kind)| *kind != "SubtaskSpawned") {
+            Some((seq, kind)) => Err(format!("the task waits while {kind} {seq} is open")),
+            None => Ok(()),
+        }
+    }
+
     /// An append is complete: nothing of it is missing, and every answer has its decision.
     pub fn append_ends(&self) -> Result<(), String> {
         if self.owed > 0 {
@@ -208,12 +255,9 @@ impl Log {
         self.rounds.append_ends()
     }
 
-    /// Whether the last events of the log, from `after` on, suspend or end the task.
-    pub fn rests_since(&self, after: u64) -> bool {
-        let since = self.kinds.iter().skip(usize::try_from(after).unwrap_or(usize::MAX));
-        since
-            .into_iter()
-            .any(|kind| matches!(kind.as_str(), "TaskSuspended" | "TaskCompleted" | "TaskFailed" | "TaskCancelled"))
+    /// Whether the task is over, or waits for nothing but people.
+    pub fn rests(&self) -> bool {
+        self.status.is_over() || self.status == Status::Waiting && self.waits_for_message
     }
 
     /// The task is over, or rests for good.

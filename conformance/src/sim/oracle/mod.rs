@@ -8,9 +8,11 @@ mod hold;
 mod inbox;
 mod log;
 mod rounds;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,15 +23,17 @@ use plica_kernel::wake::Item;
 use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
 use plica_ports::{CallContext, ModelRequest, RequestMessage};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
 pub use event::{Contents, references};
 use event::{Event, sha256};
 use hold::{Hold, Holds};
 use inbox::Inbox;
-pub use log::Status;
-use log::{Log, Surroundings};
+use log::{Log, Status, Surroundings};
+use waits::ChildEnd;
+pub use waits::{Need, answer_text};
 
-use super::agents::Plan;
+use super::agents::Plans;
 use super::outside::Outside;
 use super::time::WorldClock;
 use super::tools::Kind;
@@ -76,24 +80,27 @@ struct Books {
 #[derive(Debug)]
 pub struct Oracle {
     books: Mutex<Books>,
-    plans: Arc<BTreeMap<TaskId, Plan>>,
+    plans: Arc<Plans>,
     outside: Arc<Outside>,
     clock: Arc<WorldClock>,
     traced: bool,
     broken: Notify,
+    needs: UnboundedSender<(TaskId, Need)>,
 }
 
 impl Oracle {
-    /// A judge of a world that begins; `traced` keeps a line of everything it hears.
+    /// A judge of a world that begins; `traced` keeps a line of everything it hears. What
+    /// tasks ask of people goes to `needs`.
     pub fn new(
-        plans: Arc<BTreeMap<TaskId, Plan>>,
+        plans: Arc<Plans>,
         outside: Arc<Outside>,
         clock: Arc<WorldClock>,
         ledger: String,
         traced: bool,
+        needs: UnboundedSender<(TaskId, Need)>,
     ) -> Self {
         let books = Mutex::new(Books { ledger, ..Books::default() });
-        Self { books, plans, outside, clock, traced, broken: Notify::new() }
+        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -186,7 +193,11 @@ impl Oracle {
     /// A claim was handed back.
     pub fn released(&self, claim: &Claim, not_before: Option<Timestamp>) {
         self.note(|| format!("{} epoch {} is handed back until {not_before:?}", claim.task, claim.epoch));
-        self.check(&claim.task, |book| book.holds.released(claim.epoch.0, claim.run.as_str(), not_before));
+        self.check(&claim.task, |book| {
+            // One that waits or is over stays as it is.
+            let works = matches!(book.log.status, Status::Ready | Status::Running);
+            book.holds.released(claim.epoch.0, claim.run.as_str(), not_before, works)
+        });
     }
 
     /// A task was blocked by its holder.
@@ -221,16 +232,49 @@ impl Oracle {
 
     /// The log grew by these events, which cite `contents`.
     pub fn grew(&self, task: &TaskId, stored: &[StoredEvent], contents: &Contents) {
-        let Some(plan) = self.plans.get(task) else {
+        let Some(plan) = self.plans.of(task) else {
             return self.violated(task.as_str(), "a task that nobody planned".into());
         };
         let ledger = self.books().ledger.clone();
         for one in stored {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
-            let around = Surroundings { task: task.as_str(), ledger: &ledger, plan, contents, outside: &self.outside };
+            let around =
+                Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
             self.check(task, |book| book.log.push(&Event::read(task.as_str(), one)?, &mut book.inbox, &around));
         }
         self.check(task, |book| book.log.append_ends());
+        self.pass_on(task);
+    }
+
+    /// Passes on what a log asks of the world outside, and compares what it says of children
+    /// with their own logs.
+    fn pass_on(&self, task: &TaskId) {
+        let Some((needs, born, ended)) = self.books().tasks.get_mut(task).map(|book| {
+            let waits = &mut book.log.rounds.waits;
+            (take(&mut waits.needs), take(&mut waits.born), take(&mut waits.ended))
+        }) else {
+            return;
+        };
+        for (child, goal) in born {
+            match TaskId::new(child) {
+                Ok(child) => self.plans.bear(&child, &goal),
+                Err(error) => self.violated(task.as_str(), error.to_string()),
+            }
+        }
+        for end in ended {
+            let child = TaskId::new(end.child.as_str()).ok();
+            let Some(child) = child.filter(|_| !end.by_parent) else { continue };
+            self.check(&child, |book| ended_as(book, &end));
+        }
+        for need in needs {
+            // Nobody listens once the world is over.
+            let _ = self.needs.send((task.clone(), need));
+        }
+    }
+
+    /// Positions from which on the inbox of a task is not known.
+    pub fn inbox_tail(&self, task: &TaskId) -> u64 {
+        self.books().tasks.get(task).map_or(0, |book| book.inbox.tail())
     }
 
     /// Seq of the last event that is known.
@@ -238,14 +282,13 @@ impl Oracle {
         self.books().tasks.get(task).map_or(0, |book| book.log.seq)
     }
 
-    /// Where the task stands.
-    pub fn status(&self, task: &TaskId) -> Status {
-        self.books().tasks.get(task).map(|book| book.log.status).unwrap_or_default()
-    }
-
-    /// Whether the inbox holds something that an append is still to take.
-    pub fn has_work(&self, task: &TaskId) -> bool {
-        self.books().tasks.get(task).is_some_and(|book| book.inbox.has_work(book.log.status.is_over()))
+    /// Whether a task is over, or waits for nothing but people, and nothing is left to do.
+    pub fn has_ended(&self, task: &TaskId) -> bool {
+        let books = self.books();
+        books
+            .tasks
+            .get(task)
+            .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
     }
 
     /// An append was acknowledged; its events were shown by [`Self::grew`] before.
@@ -256,7 +299,8 @@ impl Oracle {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
             }
             batch.consumed.iter().try_for_each(|position| book.inbox.take(position.0))?;
-            if book.log.rests_since(batch.after.0) && book.inbox.tail() > batch.seen.0 {
+            let rests = book.log.status.is_over() || book.log.status == Status::Waiting;
+            if rests && book.inbox.tail() > batch.seen.0 {
                 return Err(format!(
                     "suspended or ended over item {}, which its holder had not seen",
                     book.inbox.tail()
@@ -286,17 +330,17 @@ impl Oracle {
     }
 
     /// A sender was told that its item is delivered.
-    pub fn promised(&self, task: &TaskId, text: Option<&str>) {
+    pub fn promised(&self, task: &TaskId, item: &Item) {
         self.check(task, |book| {
-            book.inbox.promise(text);
+            book.inbox.promise(item);
             Ok(())
         });
     }
 
     /// A sender was told that the task is over.
-    pub fn turned_down(&self, task: &TaskId, text: Option<&str>) {
+    pub fn turned_down(&self, task: &TaskId, item: &Item) {
         self.check(task, |book| {
-            book.inbox.turn_down(text);
+            book.inbox.turn_down(item);
             if book.log.status.is_over() { Ok(()) } else { Err("an item was turned down before the end".into()) }
         });
     }
@@ -346,9 +390,9 @@ impl Oracle {
 
     /// The world has come to its end: what was begun has ended, and nothing was lost.
     pub fn finish(&self, rows: &[Row]) {
-        for plan in self.plans.values() {
+        for plan in self.plans.all() {
             let row = rows.iter().find(|row| row.id == plan.id);
-            self.check(&plan.id, |book| finish_task(book, plan, row));
+            self.check(&plan.id, |book| finish_task(book, row));
         }
         for (key, effect) in self.outside.all() {
             let once = Kind::named(&effect.tool).is_some_and(|kind| kind.is_retry_safe()) || effect.begun <= 1;
@@ -377,18 +421,28 @@ fn results_follow(messages: &[Arc<RequestMessage>]) -> Result<(), String> {
     if owed.is_empty() { Ok(()) } else { Err(format!("the model is shown no result of {owed:?}")) }
 }
 
-fn finish_task(book: &Book, plan: &Plan, row: Option<&Row>) -> Result<(), String> {
+/// What a parent's log says of a child against the child's own.
+fn ended_as(book: &Book, end: &ChildEnd) -> Result<(), String> {
+    let log = &book.log;
+    let right = match end.status.as_str() {
+        "completed" => log.status == Status::Completed && log.answer.as_ref() == Some(&end.answer),
+        "failed" => log.status == Status::Failed,
+        _ => log.status == Status::Cancelled,
+    };
+    if right { Ok(()) } else { Err(format!("its parent hears {end:?}, it is {:?} {:?}", log.status, log.answer)) }
+}
+
+fn finish_task(book: &Book, row: Option<&Row>) -> Result<(), String> {
     let status = book.log.status;
-    let rests = status.is_over() || plan.interactive && status == Status::Waiting;
-    if !rests {
+    if !book.log.rests() {
         return Err(format!("still {status:?} long after everything worked again: {row:?}"));
     }
     book.log.ended()?;
-    book.inbox.settled(status.is_over())?;
+    book.inbox.settled(status.is_over(), &book.log.wake)?;
     if status == Status::Cancelled && !book.inbox.has_cancel() {
         return Err("cancelled, but nobody asked for that".into());
     }
-    if book.inbox.cancel_promised && !matches!(status, Status::Cancelled | Status::Failed) {
+    if book.inbox.cancel_promised && !book.log.reopened && !matches!(status, Status::Cancelled | Status::Failed) {
         return Err(format!("{status:?}, though it was cancelled in time"));
     }
     let row = row.ok_or("there is no row")?;

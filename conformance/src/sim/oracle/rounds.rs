@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::event::Event;
 use super::log::Surroundings;
+use super::waits::Waits;
 use crate::sim::agents::Plan;
 use crate::sim::outside::Effect;
 use crate::sim::tools::Kind;
@@ -32,6 +33,8 @@ pub struct Call {
     pub starts: Vec<Start>,
     /// How it was answered.
     pub answer: Option<String>,
+    /// What it waits for, if it waits.
+    pub wait: Option<Value>,
     /// Whether it is to be started again.
     again: bool,
 }
@@ -54,6 +57,7 @@ pub struct Rounds {
     decisions: u64,
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
+    pub waits: Waits,
 }
 
 impl Rounds {
@@ -68,7 +72,8 @@ impl Rounds {
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
             _ => Ok(()),
-        }
+        }?;
+        self.waits.push(event, &mut self.calls, around)
     }
 
     fn composed(&mut self) -> Result<(), String> {
@@ -80,15 +85,21 @@ impl Rounds {
     }
 
     fn request_started(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+        let spent = self.spent();
         self.attempts += 1;
         self.starts += 1;
         if event.number("attempt") != self.attempts {
             return Err(format!("request {} is attempt {}", event.seq, self.attempts));
         }
         match plan.steps_max {
-            Some(most) if self.starts > most => Err(format!("request {} of a budget of {most}", self.starts)),
+            Some(most) if spent >= most => Err(format!("another request after {spent} of a budget of {most}")),
             _ => Ok(()),
         }
+    }
+
+    /// Model requests, those of children that ended included.
+    fn spent(&self) -> u64 {
+        self.starts + self.waits.steps_of_children
     }
 
     fn request_finished(&mut self, event: &Event) -> Result<(), String> {
@@ -132,7 +143,8 @@ impl Rounds {
             return Err(format!("decision {} lists {tools:?}, the reply calls {:?}", event.seq, self.reply));
         }
         for (index, tool) in tools.iter().enumerate() {
-            let call = Call { tool: (*tool).to_owned(), ..Call::default() };
+            let wait = Some(listed[index]["wait"].clone()).filter(|wait| !wait.is_null());
+            let call = Call { tool: (*tool).to_owned(), wait, ..Call::default() };
             self.calls.insert(format!("{}.{index}", event.seq), call);
         }
         let kind = event.text("kind")?;
@@ -148,9 +160,8 @@ impl Rounds {
         let id = event.text("call")?;
         let args = event.body("args", around.contents)?;
         let (decision, index) = id.split_once('.').ok_or("a call id without a point")?;
-        if event.decision.map(|seq| seq.to_string()).as_deref() != Some(decision) {
-            return Err(format!("call {id} cites decision {:?}", event.decision));
-        }
+        let decision = decision.parse().map_err(|_| format!("call {id} is of no decision"))?;
+        self.waits.allows(id, decision, event.decision, &args)?;
         let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
         let asked = index.parse::<usize>().ok().and_then(|index| self.reply.get(index));
         if asked.is_none_or(|(tool, asked)| *tool != event.payload["tool"] || *asked != args) {
@@ -199,7 +210,7 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => plan.steps_max.is_some_and(|most| self.starts >= most),
+            "budget" => plan.steps_max.is_some_and(|most| self.spent() >= most),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };
@@ -224,7 +235,7 @@ impl Rounds {
 }
 
 /// A call gets one answer.
-fn answer(id: &str, call: &mut Call, how: &str) -> Result<(), String> {
+pub fn answer(id: &str, call: &mut Call, how: &str) -> Result<(), String> {
     match call.answer.replace(how.to_owned()) {
         None => Ok(()),
         Some(before) => Err(format!("call {id} is answered {how} after {before}")),
@@ -237,6 +248,7 @@ fn settled(tool: &str, key: &str, status: &str, output: &str, effect: &Effect) -
     let did = match status {
         "ok" => effect.done > 0 && (effect.landed == 1 || !kind.lands()) && output.contains(key),
         // Found by the tool, or handed in by the holder that ran it and had lost its claim.
+        "recovered" if kind == Kind::Fail => effect.landed == 0,
         "recovered" if kind == Kind::Mail || effect.done > 0 => {
             (effect.landed == 1 || !kind.lands()) && output.contains(key)
         }
