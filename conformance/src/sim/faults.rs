@@ -1,10 +1,12 @@
 //! What befalls the calls and processes of a world, drawn from its seed.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::gate::Gate;
@@ -22,6 +24,7 @@ pub struct Weather {
     /// Until when the store is out of reach, in milliseconds from the beginning; `u64::MAX`
     /// once all faults are over.
     out_until_ms: AtomicU64,
+    cleared: Notify,
 }
 
 impl Weather {
@@ -29,7 +32,7 @@ impl Weather {
     pub fn new(seed: u64) -> Self {
         let prng = Prng::named(seed, "weather");
         let faults_per_mille = *prng.pick(&[0, 20, 60, 150]);
-        Self { prng, began: Instant::now(), faults_per_mille, out_until_ms: AtomicU64::new(0) }
+        Self { prng, began: Instant::now(), faults_per_mille, out_until_ms: AtomicU64::new(0), cleared: Notify::new() }
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -39,6 +42,17 @@ impl Weather {
     /// From now on nothing befalls anyone.
     pub fn clear_up(&self) {
         self.out_until_ms.store(u64::MAX, Ordering::Relaxed);
+        self.cleared.notify_waiters();
+    }
+
+    /// Returns once all faults are over; those who wait go on in the order in which they came,
+    /// which a channel of tokio's would leave to chance.
+    pub async fn cleared(&self) {
+        let mut cleared = pin!(self.cleared.notified());
+        cleared.as_mut().enable();
+        if !self.is_clear() {
+            cleared.await;
+        }
     }
 
     /// Whether all faults are over.

@@ -3,23 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_kernel::body::{Blob, ContentRef, MEDIA_DEFINITION};
+use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Stamp, born};
-use plica_kernel::event::{ApprovalVerdict, Budget, TaskCreated};
-use plica_kernel::id::{DedupKey, Epoch, Queue, RunId, TaskId};
-use plica_kernel::wake::Item;
-use plica_ports::store::{CreateError, DeliverError, Facts, NewTask};
+use plica_kernel::event::{Budget, TaskCreated};
+use plica_kernel::id::{Epoch, Queue, RunId};
+use plica_ports::store::{CreateError, Facts, NewTask};
 use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
 
-use super::agents::{Plan, Sending};
-use super::oracle::{Need, Oracle, answer_text};
+use super::agents::Plan;
+use super::desk::{PAUSE, Post};
+use super::oracle::Oracle;
 use super::prng::Prng;
 use super::tools::Kind;
-
-/// How long someone waits before trying again.
-const PAUSE: Duration = Duration::from_millis(700);
 
 /// Someone with one task in mind.
 #[derive(Clone)]
@@ -47,11 +42,7 @@ impl Person {
     pub async fn act(self) {
         tokio::time::sleep(Duration::from_millis(self.plan.born_ms)).await;
         self.create().await;
-        let mut sendings = JoinSet::new();
-        for (nth, sending) in self.plan.sendings.iter().cloned().enumerate() {
-            sendings.spawn(self.clone().send(nth, sending));
-        }
-        while sendings.join_next().await.is_some() {}
+        Post::new(self.store, self.oracle).send_all(&self.plan).await;
     }
 
     async fn create(&self) {
@@ -72,9 +63,8 @@ impl Person {
         let plan = &self.plan;
         let (ledger, now) = (self.store.ledger().await.ok()?, self.store.now().await.ok()?);
         let budget = Budget { steps: plan.steps_max, ..Budget::default() };
-        let helper = Blob::new(MEDIA_DEFINITION, base().to_bytes().expect("a definition of texts"));
-        let definition = definition(plan, budget, helper.reference.clone());
-        let definition = Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"));
+        let (definition, mut blobs) = definition(plan, budget);
+        let definition = blob(&definition);
         let facts = Facts {
             agent: "sim".into(),
             goal: plan.goal.clone(),
@@ -102,13 +92,8 @@ impl Person {
             priority: facts.priority,
             queue: facts.queue.clone(),
         };
-        let birth = Birth {
-            id: plan.id.clone(),
-            actor: "user:sim".into(),
-            goal: plan.goal.clone(),
-            created,
-            blobs: vec![definition, helper],
-        };
+        blobs.push(definition);
+        let birth = Birth { id: plan.id.clone(), actor: "user:sim".into(), goal: plan.goal.clone(), created, blobs };
         let run = RunId::new(format!("birth-of-{}", plan.id)).expect("an id after a word");
         let drafted = born(birth, Stamp { now, epoch: Epoch(0), run }).expect("a short goal fits");
         let mut task = NewTask {
@@ -126,99 +111,29 @@ impl Person {
         }
         Some(task)
     }
-
-    async fn send(self, nth: usize, sending: Sending) {
-        tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
-        let (key, post) = (format!("key-{nth}"), Post { store: self.store.clone(), oracle: self.oracle.clone() });
-        post.deliver(&self.plan.id, &key, &sending.item).await;
-        if let Some(after) = sending.again_ms {
-            tokio::time::sleep(Duration::from_millis(after)).await;
-            post.deliver(&self.plan.id, &key, &sending.item).await;
-        }
-    }
 }
 
-/// Those who answer what tasks ask.
-pub struct Desk {
-    seed: u64,
-    post: Post,
-    needs: UnboundedReceiver<(TaskId, Need)>,
+/// The agent of a root, and bodies of the agents that it delegates to.
+fn definition(plan: &Plan, budget: Budget) -> (Definition, Vec<Blob>) {
+    let chore = blob(&base());
+    let mut errand = steering(base());
+    errand.subagents.insert("chore".into(), chore.reference.clone());
+    let errand = blob(&errand);
+    let mut definition = steering(Definition { budget, interactive: plan.interactive, ..base() });
+    definition.subagents.insert("errand".into(), errand.reference.clone());
+    (definition, vec![errand, chore])
 }
 
-impl Desk {
-    /// Those who answer `needs` by way of `store`.
-    pub fn new(
-        seed: u64,
-        store: Arc<dyn Store>,
-        oracle: Arc<Oracle>,
-        needs: UnboundedReceiver<(TaskId, Need)>,
-    ) -> Self {
-        Self { seed, post: Post { store, oracle }, needs }
-    }
-
-    /// Answers everything sooner or later.
-    pub async fn answer_all(mut self) {
-        let mut answering = JoinSet::new();
-        while let Some((task, need)) = self.needs.recv().await {
-            answering.spawn(answer(self.seed, self.post.clone(), task, need));
-        }
-    }
+fn blob(definition: &Definition) -> Blob {
+    Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"))
 }
 
-async fn answer(seed: u64, post: Post, task: TaskId, need: Need) {
-    let prng = Prng::named(seed, &format!("{task} {need:?}"));
-    let after = if prng.chance(150) { prng.between(10_000, 60_000) } else { prng.between(20, 8_000) };
-    tokio::time::sleep(Duration::from_millis(after)).await;
-    let verdict = if prng.chance(700) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
-    let (key, item) = match &need {
-        Need::Answer(call) => {
-            let Ok(id) = call.parse() else { return };
-            (format!("answer:{call}"), Item::Answer { call: id, text: answer_text(task.as_str(), call) })
-        }
-        Need::Verdict(call) => {
-            let Ok(id) = call.parse() else { return };
-            (format!("verdict:{call}"), Item::Verdict { call: id, reason: None, verdict })
-        }
-        Need::Event(kind) => (format!("event:{kind}"), Item::Event { data: None, event: kind.clone() }),
-    };
-    post.deliver(&task, &key, &item).await;
-    if prng.chance(200) {
-        tokio::time::sleep(Duration::from_millis(prng.below(5_000))).await;
-        post.deliver(&task, &key, &item).await;
-    }
-}
-
-/// The way of people to inboxes.
-#[derive(Clone)]
-struct Post {
-    store: Arc<dyn Store>,
-    oracle: Arc<Oracle>,
-}
-
-impl Post {
-    /// Delivers until it is certain what became of it.
-    async fn deliver(&self, task: &TaskId, key: &str, item: &Item) {
-        let key = DedupKey::new(key).expect("a key without white space");
-        loop {
-            match self.store.deliver(task, "user:sim", item, &key).await {
-                Ok(_) => return self.oracle.promised(task, item),
-                Err(DeliverError::TaskOver { .. }) => return self.oracle.turned_down(task, item),
-                Err(DeliverError::CommitUnknown { .. } | DeliverError::Store(_)) => {}
-                Err(error) => return self.oracle.violated(task.as_str(), error.to_string()),
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-}
-
-fn definition(plan: &Plan, budget: Budget, helper: ContentRef) -> Definition {
-    let mut definition = Definition { budget, interactive: plan.interactive, ..base() };
+fn steering(mut definition: Definition) -> Definition {
     definition.tools.extend(["Missing", "AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));
-    definition.subagents.insert("errand".into(), helper);
     definition
 }
 
-/// The agent that others send on errands, and what all agents share.
+/// The agent that only works, and what all agents share.
 fn base() -> Definition {
     Definition {
         allow: Vec::new(),

@@ -236,7 +236,7 @@ impl Tool for SimTool {
     }
 }
 
-/// Asks a person about calls whose note says so.
+/// Asks a person about calls whose note or goal says so.
 pub struct Asking;
 
 impl Guard for Asking {
@@ -245,9 +245,9 @@ impl Guard for Asking {
     }
 
     fn rule(&self, view: &GuardView<'_>) -> Ruling {
-        let begins = |word: &str| view.args.contains(&format!("\"note\":\"{word}"));
+        let member = if view.steers { "goal" } else { "note" };
+        let begins = |word: &str| view.args.contains(&format!("\"{member}\":\"{word}"));
         match () {
-            () if view.steers => Ruling::Allow { rule: None },
             () if begins(HURRY) => Ruling::Ask { expires_after: Some(Duration::from_secs(12)), rule: None },
             () if begins(ASK) => Ruling::Ask { expires_after: None, rule: None },
             () => Ruling::Allow { rule: None },

@@ -10,16 +10,16 @@ use plica_memory::MemoryStore;
 use plica_ports::store::{Page, TaskFilter, Worker as Identity};
 use plica_ports::{ContentStore, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::agents::Plans;
+use super::desk::{Desk, Post};
 use super::faults::{Misfortune, Way, Weather};
 use super::gate::Gate;
 use super::model::{OneModel, SimModel};
 use super::oracle::{Need, Oracle, Violation};
 use super::outside::Outside;
-use super::people::{Desk, Person};
+use super::people::Person;
 use super::planted::{Planted, Side};
 use super::prng::Prng;
 use super::time::{WorkerClock, WorldClock};
@@ -34,7 +34,7 @@ const SAFETY: Duration = Duration::from_secs(120);
 /// How long everything may take to end once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 /// How long what is still on its way may take to arrive.
-const AFTERMATH: Duration = Duration::from_secs(30);
+const AFTERMATH: Duration = Duration::from_secs(12);
 /// How often the world looks whether all has ended.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -52,7 +52,6 @@ pub struct World {
     /// Where bodies are, when that is another place than the store.
     content: Option<Arc<dyn ContentStore>>,
     weather: Arc<Weather>,
-    calm: watch::Sender<bool>,
     starts: AtomicU64,
     lease: Duration,
     /// What tasks ask of people; whoever answers takes it.
@@ -88,7 +87,6 @@ impl World {
             store,
             content,
             weather,
-            calm: watch::Sender::new(false),
             starts: AtomicU64::new(0),
             lease,
             needed: Mutex::new(Some(needed)),
@@ -129,7 +127,8 @@ impl World {
         let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut desk = JoinSet::new();
         if let Some(needed) = needed {
-            desk.spawn(Desk::new(self.seed, store.clone(), self.oracle.clone(), needed).answer_all());
+            let post = Post::new(store.clone(), self.oracle.clone());
+            desk.spawn(Desk::new(self.seed, post, self.plans.clone(), needed, self.oracle.open_needs()).answer_all());
         }
         for plan in self.plans.all() {
             let person = Person::new(self.seed, plan, store.clone(), self.content.clone(), self.oracle.clone());
@@ -139,7 +138,6 @@ impl World {
             self.oracle.note(|| "from here on nothing goes wrong any more".into());
         }
         self.weather.clear_up();
-        self.calm.send_replace(true);
         // What is not over when patience is lost is named by the reckoning.
         let _ = tokio::time::timeout(PATIENCE, self.all_ended(&mut people)).await;
         tokio::time::sleep(AFTERMATH).await;
@@ -150,7 +148,9 @@ impl World {
     /// Returns once every task is at its end and everyone has sent what they wanted to.
     async fn all_ended(&self, people: &mut JoinSet<()>) {
         while people.join_next().await.is_some() {}
-        while !self.plans.all().iter().all(|plan| self.oracle.has_ended(&plan.id)) {
+        let open = self.oracle.open_needs();
+        let ended = || self.plans.all().iter().all(|plan| self.oracle.has_ended(&plan.id));
+        while open.load(Ordering::Relaxed) > 0 || !ended() {
             if self.weather.is_clear() {
                 self.unblock().await;
             }
@@ -188,7 +188,6 @@ impl World {
     /// One worker after another, each until something befalls it.
     async fn keep_working(self: Arc<Self>, slot: u64) {
         let prng = Prng::named(self.seed, &format!("slot {slot}"));
-        let mut calm = self.calm.subscribe();
         loop {
             let misfortune = Misfortune::drawn(&prng);
             let gate = Arc::new(Gate::new(misfortune.last_passage()));
@@ -200,7 +199,7 @@ impl World {
             };
             tokio::select! {
                 biased;
-                _ = calm.wait_for(|calm| *calm) => {}
+                () = self.weather.cleared() => {}
                 () = befallen => continue,
             }
             gate.spare();

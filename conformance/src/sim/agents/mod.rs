@@ -1,6 +1,8 @@
 //! What the agents of a world do: scripts drawn from the seed, each a function of its task
 //! alone, so that a task that was broken off goes on as it would have gone.
 
+mod steering;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,12 +10,13 @@ use plica_kernel::id::TaskId;
 use plica_kernel::wake::Item;
 use plica_ports::ModelErrorKind;
 
+use self::steering::{errand, sending, steering_round};
 use super::prng::Prng;
 use super::tools::Kind;
 
-/// How the note of a call begins that a person has to allow.
+/// How the note of a call, or a child's goal, begins that a person has to allow.
 pub const ASK: &str = "ask";
-/// How the note of a call begins that a person has to allow soon.
+/// How those begin that a person has to allow soon.
 pub const HURRY: &str = "hurry";
 
 /// A call that a reply makes.
@@ -129,7 +132,9 @@ impl Plans {
 
     /// A child was spawned; what it does follows from its goal.
     pub fn bear(&self, child: &TaskId, goal: &str) {
-        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal);
+        // Every generation adds a decision, an index and a number to the id.
+        let depth = child.as_str().split('.').count() / 3;
+        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth);
         self.by_id().entry(child.clone()).or_insert_with(|| Arc::new(plan));
     }
 }
@@ -145,7 +150,7 @@ fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
     for _ in 0..prng.between(1, 2 + u64::from(interactive)) {
         for _ in 0..prng.below(4) {
             let at = steps.len();
-            steps.push(if prng.chance(250) { steering_round(prng, &name, at) } else { round(prng) });
+            steps.push(if prng.chance(300) { steering_round(prng, &name, at, Some("errand")) } else { round(prng) });
         }
         if prng.chance(120) {
             let count = if prng.chance(100) { 3 } else { prng.between(1, 2) };
@@ -173,60 +178,8 @@ fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
     }
 }
 
-/// What a child does.
-fn errand(prng: &Prng, id: TaskId, goal: &str) -> Plan {
-    let mut steps: Vec<Step> = (0..prng.below(3)).map(|_| round(prng)).collect();
-    steps.push(Step { text: format!("done with {goal}"), takes_ms: takes(prng), ..Step::default() });
-    Plan { id, goal: goal.into(), steps, interactive: false, steps_max: None, born_ms: 0, sendings: Vec::new() }
-}
-
-/// A reply with calls that steer the task itself, perhaps beside others.
-fn steering_round(prng: &Prng, task: &str, at: usize) -> Step {
-    let mut calls: Vec<PlannedCall> = Vec::new();
-    let mut add = |tool: &str, args: String| calls.push(PlannedCall { tool: tool.into(), args });
-    let name = format!("{task}-{at}");
-    match prng.below(5) {
-        0 => add("AskUser", format!(r#"{{"question":"which, {name}?"}}"#)),
-        1 => {
-            let seconds = prng.below(30);
-            let args = match prng.below(3) {
-                0 => format!(r#"{{"seconds":{seconds}}}"#),
-                1 => format!(r#"{{"event":"{name}"}}"#),
-                _ => format!(r#"{{"event":"{name}","seconds":{seconds}}}"#),
-            };
-            add("Wait", args);
-        }
-        2 => add("TodoWrite", r#"{"todos":[{"content":"go on","status":"pending"}]}"#.into()),
-        _ => {
-            let (background, join) = (prng.chance(250), if prng.chance(250) { "any" } else { "all" });
-            for nth in 0..prng.between(1, 3) {
-                let goal = format!("errand {nth} of {name}");
-                let args = format!(r#"{{"agent":"errand","background":{background},"goal":"{goal}","join":"{join}"}}"#);
-                add("Task", args);
-            }
-        }
-    }
-    if prng.chance(300) {
-        calls.push(call(prng));
-    }
-    Step { calls, takes_ms: takes(prng), ..Step::default() }
-}
-
 fn takes(prng: &Prng) -> u64 {
     if prng.chance(150) { prng.between(5_000, 25_000) } else { prng.between(50, 2_500) }
-}
-
-fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
-    let filler = if prng.chance(80) { "a long story ".repeat(120) } else { String::new() };
-    let reason = Some(format!("reason {nth}"));
-    let item = match prng.below(100) {
-        0..=9 => Item::Cancel { reason },
-        10..=21 => Item::Interrupt { reason },
-        22..=25 => Item::Close { reason },
-        26..=29 => Item::Reopen { reason },
-        _ => Item::Message { text: format!("message {nth} to {task} {filler}").trim_end().to_owned() },
-    };
-    Sending { at_ms: prng.below(40_000), item, again_ms: prng.chance(300).then(|| prng.below(20_000)) }
 }
 
 fn quick_round(prng: &Prng) -> Step {

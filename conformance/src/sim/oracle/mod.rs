@@ -3,16 +3,19 @@
 //! every append what has to hold (section 19 of the design). It reads stored bytes by itself
 //! and uses nothing of the kernel's fold.
 
+mod account;
 mod event;
 mod hold;
 mod inbox;
 mod log;
+mod reckoning;
 mod rounds;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,17 +24,19 @@ use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
-use plica_ports::{CallContext, ModelRequest, RequestMessage};
+use plica_ports::{CallContext, ModelRequest};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
+use account::Account;
 pub use event::{Contents, references};
 use event::{Event, sha256};
 use hold::{Hold, Holds};
 use inbox::Inbox;
+pub use inbox::Sent;
 use log::{Log, Status, Surroundings};
-use waits::ChildEnd;
-pub use waits::{Need, answer_text};
+use reckoning::{ended_as, finish_task, results_follow};
+pub use waits::Need;
 
 use super::agents::Plans;
 use super::outside::Outside;
@@ -86,6 +91,7 @@ pub struct Oracle {
     traced: bool,
     broken: Notify,
     needs: UnboundedSender<(TaskId, Need)>,
+    open_needs: Arc<AtomicUsize>,
 }
 
 impl Oracle {
@@ -100,7 +106,7 @@ impl Oracle {
         needs: UnboundedSender<(TaskId, Need)>,
     ) -> Self {
         let books = Mutex::new(Books { ledger, ..Books::default() });
-        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs }
+        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs, open_needs: Arc::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -256,10 +262,7 @@ impl Oracle {
             return;
         };
         for (child, goal) in born {
-            match TaskId::new(child) {
-                Ok(child) => self.plans.bear(&child, &goal),
-                Err(error) => self.violated(task.as_str(), error.to_string()),
-            }
+            self.plans.bear(&child, &goal);
         }
         for end in ended {
             let child = TaskId::new(end.child.as_str()).ok();
@@ -267,9 +270,15 @@ impl Oracle {
             self.check(&child, |book| ended_as(book, &end));
         }
         for need in needs {
+            self.open_needs.fetch_add(1, Ordering::Relaxed);
             // Nobody listens once the world is over.
             let _ = self.needs.send((task.clone(), need));
         }
+    }
+
+    /// How many needs nobody has seen to yet; whoever does so takes it down.
+    pub fn open_needs(&self) -> Arc<AtomicUsize> {
+        self.open_needs.clone()
     }
 
     /// Positions from which on the inbox of a task is not known.
@@ -291,14 +300,55 @@ impl Oracle {
             .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
     }
 
-    /// An append was acknowledged; its events were shown by [`Self::grew`] before.
-    pub fn appended(&self, claim: &Claim, batch: &Batch, now: Timestamp, held: bool) {
+    /// Children are made in the append that spawns them (WA-5), and those that an append stops
+    /// are told so by it (EN-6).
+    fn family(&self, batch: &Batch) -> Result<(), String> {
+        let books = self.books();
+        let recent = books.tasks.get(&batch.task).map(|book| &book.log.recent[..]).unwrap_or_default();
+        let status = |child: &str| {
+            let book = TaskId::new(child).ok().and_then(|child| books.tasks.get(&child));
+            book.map(|book| book.log.status).unwrap_or_default()
+        };
+        for event in recent {
+            match event.kind.as_str() {
+                "SubtaskSpawned" if status(event.text("child")?) == Status::Unborn => {
+                    return Err(format!("{} {} made no child", event.kind, event.seq));
+                }
+                "SubtaskCompleted" if event.actor == "engine" => {
+                    let child = event.text("child")?;
+                    let tells = |item: &Item| matches!(item, Item::Cancel { .. });
+                    let told = batch.deliveries.iter().any(|sent| sent.task.as_str() == child && tells(&sent.item));
+                    if !told && !status(child).is_over() {
+                        return Err(format!("{child} goes on after its parent stopped it"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An append was acknowledged; its events, which cite `contents`, were shown by
+    /// [`Self::grew`] before.
+    pub fn appended(&self, claim: &Claim, batch: &Batch, contents: &Contents, (now, held): (Timestamp, bool)) {
+        if let Err(what) = self.family(batch) {
+            self.violated(claim.task.as_str(), what);
+        }
         self.check(&claim.task, |book| {
             book.holds.appended(claim.epoch.0, claim.run.as_str(), now, !held)?;
             if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
             }
-            batch.consumed.iter().try_for_each(|position| book.inbox.take(position.0))?;
+            let cancel = book.inbox.cancel_up_to(batch.seen.0);
+            let recent = take(&mut book.log.recent);
+            let mut account = Account::new(&recent, contents, &book.log.rounds.waits);
+            for position in &batch.consumed {
+                account.settle(position.0, book.inbox.take(position.0)?)?;
+            }
+            account.close()?;
+            if let Some(position) = cancel.filter(|_| !book.log.status.is_over()) {
+                return Err(format!("went on after its holder had seen cancel {position}"));
+            }
             let rests = book.log.status.is_over() || book.log.status == Status::Waiting;
             if rests && book.inbox.tail() > batch.seen.0 {
                 return Err(format!(
@@ -319,13 +369,16 @@ impl Oracle {
     }
 
     /// The store took an item, or says that it has it.
-    pub fn delivered(&self, task: &TaskId, key: &str, item: &Item, delivered: Delivered) {
-        self.note(|| format!("{task} item {} {key} fresh {} {item:.80?}", delivered.position, delivered.fresh));
+    pub fn delivered(&self, task: &TaskId, sent: &Sent<'_>, delivered: Delivered) {
+        let Sent { actor, item, key, .. } = *sent;
+        self.note(|| {
+            format!("{task} item {} {key} by {actor} fresh {} {item:.80?}", delivered.position, delivered.fresh)
+        });
         self.check(task, |book| {
             if delivered.fresh && book.log.status.is_over() && !inbox::outlives(item) {
                 return Err(format!("item {key} was taken in after the end"));
             }
-            book.inbox.delivered(delivered.position.0, key, item, delivered.fresh)
+            book.inbox.delivered(delivered.position.0, sent, delivered.fresh)
         });
     }
 
@@ -401,53 +454,4 @@ impl Oracle {
             }
         }
     }
-}
-
-/// Every call of an assistant's message is answered by exactly one result, in order (TO-4).
-fn results_follow(messages: &[Arc<RequestMessage>]) -> Result<(), String> {
-    let mut owed: Vec<String> = Vec::new();
-    for message in messages {
-        match &**message {
-            RequestMessage::ToolResult { call, .. } => {
-                if owed.is_empty() || owed.remove(0) != call.to_string() {
-                    return Err(format!("the model is shown a result of {call} out of place"));
-                }
-            }
-            _ if !owed.is_empty() => return Err(format!("the model is shown no result of {owed:?}")),
-            RequestMessage::Assistant { calls, .. } => owed = calls.iter().map(ToString::to_string).collect(),
-            RequestMessage::Text { .. } => {}
-        }
-    }
-    if owed.is_empty() { Ok(()) } else { Err(format!("the model is shown no result of {owed:?}")) }
-}
-
-/// What a parent's log says of a child against the child's own.
-fn ended_as(book: &Book, end: &ChildEnd) -> Result<(), String> {
-    let log = &book.log;
-    let right = match end.status.as_str() {
-        "completed" => log.status == Status::Completed && log.answer.as_ref() == Some(&end.answer),
-        "failed" => log.status == Status::Failed,
-        _ => log.status == Status::Cancelled,
-    };
-    if right { Ok(()) } else { Err(format!("its parent hears {end:?}, it is {:?} {:?}", log.status, log.answer)) }
-}
-
-fn finish_task(book: &Book, row: Option<&Row>) -> Result<(), String> {
-    let status = book.log.status;
-    if !book.log.rests() {
-        return Err(format!("still {status:?} long after everything worked again: {row:?}"));
-    }
-    book.log.ended()?;
-    book.inbox.settled(status.is_over(), &book.log.wake)?;
-    if status == Status::Cancelled && !book.inbox.has_cancel() {
-        return Err("cancelled, but nobody asked for that".into());
-    }
-    if book.inbox.cancel_promised && !book.log.reopened && !matches!(status, Status::Cancelled | Status::Failed) {
-        return Err(format!("{status:?}, though it was cancelled in time"));
-    }
-    let row = row.ok_or("there is no row")?;
-    if !format!("{:?}", row.projection.status).eq_ignore_ascii_case(&format!("{status:?}")) {
-        return Err(format!("the row says {}, the log {status:?}", row.projection.status));
-    }
-    Ok(())
 }

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use plica_kernel::id::CallId;
+use plica_kernel::time::Timestamp;
 use serde_json::Value;
 
 use super::event::Event;
 use super::log::Surroundings;
-use super::waits::Waits;
+use super::waits::{Waits, parsed};
 use crate::sim::agents::Plan;
 use crate::sim::outside::Effect;
 use crate::sim::tools::Kind;
@@ -68,6 +70,7 @@ impl Rounds {
             "LLMRequestStarted" => self.request_started(event, around.plan),
             "LLMRequestFinished" => self.request_finished(event),
             "DecisionRecorded" => self.decided(event),
+            "SubtaskSpawned" => self.spawn_allowed(event),
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
@@ -98,7 +101,7 @@ impl Rounds {
     }
 
     /// Model requests, those of children that ended included.
-    fn spent(&self) -> u64 {
+    pub fn spent(&self) -> u64 {
         self.starts + self.waits.steps_of_children
     }
 
@@ -144,6 +147,9 @@ impl Rounds {
         }
         for (index, tool) in tools.iter().enumerate() {
             let wait = Some(listed[index]["wait"].clone()).filter(|wait| !wait.is_null());
+            if let Some(wait) = &wait {
+                asks_for(wait, &self.reply[index].1, &event.at)?;
+            }
             let call = Call { tool: (*tool).to_owned(), wait, ..Call::default() };
             self.calls.insert(format!("{}.{index}", event.seq), call);
         }
@@ -159,11 +165,10 @@ impl Rounds {
     fn call_started(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         let id = event.text("call")?;
         let args = event.body("args", around.contents)?;
-        let (decision, index) = id.split_once('.').ok_or("a call id without a point")?;
-        let decision = decision.parse().map_err(|_| format!("call {id} is of no decision"))?;
-        self.waits.allows(id, decision, event.decision, &args)?;
+        let CallId { decision, index } = parsed(id)?;
+        self.waits.allows(id, decision.0, event.decision, &args)?;
         let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
-        let asked = index.parse::<usize>().ok().and_then(|index| self.reply.get(index));
+        let asked = self.reply.get(index as usize);
         if asked.is_none_or(|(tool, asked)| *tool != event.payload["tool"] || *asked != args) {
             return Err(format!("call {id} runs {args}, which the reply does not ask for"));
         }
@@ -180,6 +185,14 @@ impl Rounds {
         call.again = false;
         call.starts.push(Start { epoch: event.epoch, args });
         Ok(())
+    }
+
+    /// A child is what its call asks for, and allowed by who had to allow it.
+    fn spawn_allowed(&self, event: &Event) -> Result<(), String> {
+        let id = event.text("call")?;
+        let call = parsed(id)?;
+        let (_, args) = self.reply.get(call.index as usize).ok_or_else(|| format!("call {id} is of no reply"))?;
+        self.waits.allows(id, call.decision.0, event.decision, args)
     }
 
     fn call_finished(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
@@ -222,6 +235,7 @@ impl Rounds {
         for call in self.calls.values_mut().filter(|call| call.answer.is_none()) {
             call.answer = Some("not run".into());
         }
+        self.waits.lapse();
         (self.interrupted, self.truncated, self.empty) = (0, 0, 0);
     }
 
@@ -232,6 +246,22 @@ impl Rounds {
         }
         Err(format!("{} answers, {} replies and {} decisions", self.answers, self.replies, self.decisions))
     }
+}
+
+/// A wait is for what the model asked to wait for; its time counts from the decision (WA-6).
+fn asks_for(wait: &Value, args: &str, decided: &str) -> Result<(), String> {
+    let args: Value = serde_json::from_str(args).map_err(|error| error.to_string())?;
+    let due = match args["seconds"].as_u64() {
+        Some(seconds) => {
+            let decided = Timestamp::parse(decided).ok_or("a decision at no time")?;
+            Value::from(decided.plus_millis(seconds * 1000).to_string())
+        }
+        None => Value::Null,
+    };
+    if wait["event"] == args["event"] && wait["due"] == due {
+        return Ok(());
+    }
+    Err(format!("a call to wait for {args}, decided at {decided}, waits for {wait}"))
 }
 
 /// A call gets one answer.
