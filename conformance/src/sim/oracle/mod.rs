@@ -305,10 +305,9 @@ impl Oracle {
     fn family(&self, batch: &Batch) -> Result<(), String> {
         let books = self.books();
         let recent = books.tasks.get(&batch.task).map(|book| &book.log.recent[..]).unwrap_or_default();
-        let status = |child: &str| {
-            let book = TaskId::new(child).ok().and_then(|child| books.tasks.get(&child));
-            book.map(|book| book.log.status).unwrap_or_default()
-        };
+        let book = |child: &str| TaskId::new(child).ok().and_then(|child| books.tasks.get(&child));
+        let status = |child: &str| book(child).map(|book| book.log.status).unwrap_or_default();
+        let is_told = |child: &str| book(child).is_some_and(|book| book.inbox.has_cancel());
         for event in recent {
             match event.kind.as_str() {
                 "SubtaskSpawned" if status(event.text("child")?) == Status::Unborn => {
@@ -316,9 +315,7 @@ impl Oracle {
                 }
                 "SubtaskCompleted" if event.actor == "engine" => {
                     let child = event.text("child")?;
-                    let tells = |item: &Item| matches!(item, Item::Cancel { .. });
-                    let told = batch.deliveries.iter().any(|sent| sent.task.as_str() == child && tells(&sent.item));
-                    if !told && !status(child).is_over() {
+                    if !status(child).is_over() && !is_told(child) {
                         return Err(format!("{child} goes on after its parent stopped it"));
                     }
                 }
