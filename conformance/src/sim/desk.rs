@@ -140,9 +140,9 @@ impl Clerk {
                     self.post.deliver(&self.task, &format!("event-again:{call}"), &event).await;
                 }
             }
-            Need::Word => {
+            Need::Word(at) => {
                 self.pause(20_000).await;
-                let key = format!("word-{}", self.prng.below(u64::MAX));
+                let key = format!("word-{at}");
                 self.post.deliver(&self.task, &key, &Item::Message { text: format!("go on: {key}") }).await;
             }
             Need::Company(child) => self.keep_company(&child).await,

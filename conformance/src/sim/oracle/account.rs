@@ -79,7 +79,10 @@ impl<'a> Account<'a> {
                 _ => kind == "LateResultRecorded" && names(call) && by,
             },
             Item::Evidence { call, action, .. } => match kind {
-                "ToolCallFinished" => names(call) && event.action == Some(action.0),
+                "ToolCallFinished" => {
+                    let taken_from_it = ["recovered", "error"].iter().any(|status| event.payload["status"] == *status);
+                    names(call) && event.action == Some(action.0) && taken_from_it
+                }
                 _ => kind == "LateResultRecorded" && names(call) && event.payload["answers"] == action.0,
             },
             Item::Interrupt { .. } => matches!(kind, "TurnInterrupted" | "TaskCancelled" | "TaskFailed"),

@@ -101,7 +101,7 @@ impl Log {
             "TaskSuspended" => self.suspended(event),
             "TurnInterrupted" => {
                 self.rounds.turn_ended();
-                self.rounds.waits.needs.push(Need::Word);
+                self.rounds.waits.needs.push(Need::Word(event.seq));
                 Ok(())
             }
             "ConversationReopened" => {

@@ -19,8 +19,8 @@ pub enum Need {
     Verdict(CallId),
     /// Let an event of this kind happen, which this call waits for.
     Event(CallId, String),
-    /// Say something, so that a turn that was stopped goes on.
-    Word,
+    /// Say something, so that the turn goes on that was stopped at this event.
+    Word(u64),
     /// Send this new child what it is to be sent.
     Company(TaskId),
 }
