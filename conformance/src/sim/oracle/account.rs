@@ -43,7 +43,12 @@ impl<'a> Account<'a> {
             Item::Cancel { .. } => self.cancelled = true,
             _ => {}
         }
-        let trace = self.events.iter().position(|event| self.records(event, position, taken));
+        let traces = || (0..).zip(&self.events).filter(|(_, event)| self.records(event, position, taken));
+        // Evidence that settles its call is not kept as late too, but a call may be settled by
+        // something else while evidence comes too late.
+        let late = traces().find(|(_, event)| event.kind == "LateResultRecorded");
+        let late = late.filter(|_| matches!(taken.item, Item::Evidence { .. }));
+        let trace: Option<usize> = late.or_else(|| traces().next()).map(|(at, _)| at);
         match (trace, &taken.item) {
             // Several orders to stop are carried out at once.
             (Some(_), Item::Interrupt { .. } | Item::Cancel { .. }) => Ok(()),

@@ -1,5 +1,6 @@
 //! Waiting, waking and steering, in virtual time.
 
+mod crash;
 mod stage;
 
 use std::sync::Arc;
