@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use super::gate::Gate;
 use super::prng::Prng;
-use crate::fault::{Fate, FaultPlan};
-use crate::layer::Call;
+use crate::faults::{Call, Fault, Faults};
 
 /// How bad things are in a world, and since when they are good.
 #[derive(Debug)]
@@ -67,31 +66,34 @@ impl Weather {
         }
     }
 
-    fn fate(&self, call: Call) -> Fate {
+    fn strikes(&self, call: Call) -> Option<Fault> {
         let out_until = self.out_until_ms.load(Ordering::Relaxed);
         if out_until == u64::MAX {
-            return Fate::Clear;
+            return None;
         }
         if self.elapsed_ms() < out_until {
-            return Fate::Unavailable;
-        }
-        if !self.prng.chance(self.faults_per_mille) {
-            let slow = self.prng.chance(200);
-            return if slow { Fate::Slow(Duration::from_millis(self.prng.between(1, 40))) } else { Fate::Clear };
+            return Some(Fault::Unavailable);
         }
         let while_ms = |most| Duration::from_millis(self.prng.between(1, most));
+        let slow = |most| Some(Fault::Delay { before: while_ms(most), after: Duration::ZERO });
+        if !self.prng.chance(self.faults_per_mille) {
+            return if self.prng.chance(200) { slow(40) } else { None };
+        }
         // Waiting for work is not worth a fault of its own.
         if matches!(call, Call::WaitClaimable | Call::Register | Call::Deregister) {
-            return Fate::Unavailable;
+            return Some(Fault::Unavailable);
         }
-        match self.prng.below(10) {
-            0..=1 => Fate::Unavailable,
-            2..=3 => Fate::LostBefore,
-            4..=5 => Fate::LostAfter,
-            6 => Fate::Adrift(while_ms(4_000)),
-            7 => Fate::Twice,
-            _ => Fate::Slow(while_ms(6_000)),
-        }
+        let drawn = match self.prng.below(10) {
+            0..=1 => return Some(Fault::Unavailable),
+            2..=3 => Fault::LostBeforeCommit,
+            4..=5 => Fault::LostAfterCommit,
+            6 => Fault::Adrift(while_ms(4_000)),
+            7 if matches!(call, Call::Claim | Call::Adopt) => Fault::LostAfterCommit,
+            7 => Fault::Twice,
+            _ => return slow(6_000),
+        };
+        // A call that only reads loses nothing, but its connection breaks all the same.
+        Some(if call.writes() || drawn == Fault::Twice { drawn } else { Fault::Unavailable })
     }
 }
 
@@ -109,9 +111,9 @@ impl Way {
 }
 
 #[async_trait]
-impl FaultPlan for Way {
-    fn fate(&self, call: Call) -> Fate {
-        self.weather.fate(call)
+impl Faults for Way {
+    fn strikes(&self, call: Call) -> Option<Fault> {
+        self.weather.strikes(call)
     }
 
     async fn pass(&self) {

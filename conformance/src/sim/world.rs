@@ -26,7 +26,7 @@ use super::time::{WorkerClock, WorldClock};
 use super::tools::{Asking, SimTool};
 use super::witness::Witness;
 use super::{Failure, Options, Report};
-use crate::fault::faulty;
+use crate::faults::Faulty;
 use crate::layer::Layered;
 
 /// How long things go wrong at most.
@@ -123,7 +123,7 @@ impl World {
     async fn story(self: &Arc<Self>) {
         let mut people = JoinSet::new();
         let way = Arc::new(Way::new(self.weather.clone(), None));
-        let store: Arc<dyn Store> = Arc::new(faulty(self.store.clone(), way));
+        let store: Arc<dyn Store> = Arc::new(Faulty::new(self.store.clone(), way));
         let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut desk = JoinSet::new();
         if let Some(needed) = needed {
@@ -249,7 +249,7 @@ impl World {
             gate.clone(),
         );
         let way = Arc::new(Way::new(self.weather.clone(), Some(gate.clone())));
-        let store = Arc::new(faulty(self.store.clone(), way));
+        let store = Arc::new(Faulty::new(self.store.clone(), way));
         let store = Arc::new(Layered(Planted::new(store, self.options.planted, Side::Worker, self.seed)));
         let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone());
         let mut host = Host::builder(store, Arc::new(OneModel(Arc::new(model))))

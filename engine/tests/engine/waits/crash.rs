@@ -33,9 +33,9 @@ impl Layer for Counting {
         &self.inner
     }
 
-    async fn enter(&self, call: Call) -> Result<(), StoreError> {
+    async fn enter(&self, call: Call) -> Result<Duration, StoreError> {
         *self.asked.lock().unwrap().entry(call).or_default() += 1;
-        Ok(())
+        Ok(Duration::ZERO)
     }
 }
 
