@@ -11,6 +11,7 @@ use plica_kernel::decide::{
 use plica_kernel::event::{ApprovalVerdict, CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
 use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
+use plica_kernel::message::Block;
 use plica_kernel::row::Blocked;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
@@ -423,7 +424,26 @@ impl Step<'_> {
             self.items.extend(new);
         }
         self.read_answers().await;
+        self.count_tree().await;
         self.read_spawns().await
+    }
+
+    /// Counts the tasks of the tree when one more may be spawned. Where they cannot be counted the
+    /// last count stands: a reply that was paid for is worth more than an exact bound.
+    async fn count_tree(&mut self) {
+        let delegates = |block: &Block| matches!(block, Block::ToolUse { tool, .. } if tool == SPAWNING_TOOL);
+        let asked = self.pending.iter().any(|happened| match &happened.what {
+            Ok(Outcome::Reply { reply, .. }) => {
+                reply.as_ref().as_ref().is_ok_and(|reply| reply.blocks.iter().any(delegates))
+            }
+            _ => false,
+        });
+        let approved = self.items.iter().any(|item| matches!(item.item, Item::Verdict { .. }));
+        if (asked || approved)
+            && let Err(error) = self.setup.count_tree(&*self.drive.host.store, &self.task).await
+        {
+            tracing::warn!(task = %self.task.id(), %error, "the tasks of the tree could not be counted");
+        }
     }
 
     /// Approved calls that spawn a child need its definition, which the kernel has not.

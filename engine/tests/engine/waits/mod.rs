@@ -1,5 +1,6 @@
 //! Waiting, waking and steering, in virtual time.
 
+mod bounds;
 mod crash;
 mod stage;
 
