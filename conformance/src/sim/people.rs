@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Stamp, born};
-use plica_kernel::event::{Budget, TaskCreated};
-use plica_kernel::id::{DedupKey, Epoch, Queue, RunId};
-use plica_kernel::wake::Item;
+use plica_kernel::event::{ApprovalVerdict, Budget, TaskCreated};
+use plica_kernel::id::{CallId, DedupKey, Epoch, Queue, RunId};
+use plica_kernel::wake::{Item, WakeKey};
 use plica_ports::store::{CreateError, DeliverError, Facts, NewTask};
 use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
 use tokio::task::JoinSet;
@@ -51,6 +51,32 @@ impl Person {
             sendings.spawn(self.clone().send(nth, sending));
         }
         while sendings.join_next().await.is_some() {}
+    }
+
+    /// Rules on more budget whenever the task asks for it, for as long as the world lasts: some
+    /// is granted, and once it is refused.
+    pub async fn rule(self) {
+        let prng = Prng::named(self.seed, &format!("rulings on {}", self.plan.id));
+        let mut ruled = Vec::new();
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let Ok(Some(row)) = self.store.row(&self.plan.id).await else { continue };
+            let asked = row.projection.wake.any.iter().find_map(|alternative| match alternative.key {
+                WakeKey::Answer(decision) => Some(decision),
+                _ => None,
+            });
+            let Some(decision) = asked.filter(|asked| !ruled.contains(asked)) else { continue };
+            let verdict = if prng.chance(600) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
+            let item = Item::Verdict { call: CallId { decision, index: 0 }, reason: None, verdict };
+            let key = DedupKey::new(format!("verdict-{decision}")).expect("a word and a number");
+            // Whatever became of it, it is the same verdict under the same key.
+            while let Err(DeliverError::CommitUnknown { .. } | DeliverError::Store(_)) =
+                self.store.deliver(&self.plan.id, "user:sim", &item, &key).await
+            {
+                tokio::time::sleep(PAUSE).await;
+            }
+            ruled.push(decision);
+        }
     }
 
     async fn create(&self) {

@@ -119,11 +119,14 @@ impl World {
 
     /// Safety, liveness, and the reckoning.
     async fn story(self: &Arc<Self>) {
-        let mut people = JoinSet::new();
+        let (mut people, mut patrons) = (JoinSet::new(), JoinSet::new());
         for plan in self.plans.values() {
             let way = Arc::new(Way::new(self.weather.clone(), None));
             let store = Arc::new(faulty(self.store.clone(), way));
             let person = Person::new(self.seed, plan.clone(), store, self.content.clone(), self.oracle.clone());
+            if plan.steps_max.is_some() {
+                patrons.spawn(person.clone().rule());
+            }
             people.spawn(person.act());
         }
         if tokio::time::timeout(SAFETY, self.all_ended(&mut people)).await.is_err() {

@@ -27,6 +27,8 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::Snapshot => draft.snapshot()?,
             Move::Compose => record::compose(draft, composer)?,
             Move::StartRequest => record::start_request(draft, composer)?,
+            Move::AskForBudget => record::ask_for_budget(draft)?,
+            Move::SuspendForBudget => record::suspend_for_budget(draft)?,
             Move::Suspend => record::suspend_for_calls(draft)?,
             Move::Fail(failure) => record::fail(draft, failure, &inputs.items)?,
             Move::Finish => record::finish(draft, &inputs.items)?,

@@ -62,6 +62,10 @@ pub enum Move {
     StartRequest,
     /// Wait for what open calls wait for.
     Suspend,
+    /// Ask for more of a budget that is spent, and wait for the ruling.
+    AskForBudget,
+    /// Go on waiting for that ruling.
+    SuspendForBudget,
     /// End the turn as failed.
     Fail(Failure),
     /// End the turn, or the task, with the answer that was decided.
@@ -208,8 +212,8 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
     }
     match request.due {
         Some(due) if due > inputs.now => Next::Act(Act::WaitUntil(due)),
-        _ => match exhausted(task.governance()) {
-            Some(cap) => fail(FailureReason::Budget, cap),
+        _ => match without_budget(task) {
+            Some(next) => next,
             None if inputs.stopping => Next::Act(Act::HandBack),
             None => Next::Record(Move::StartRequest),
         },
@@ -319,13 +323,29 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
     if let Some(failure) = &inputs.unusable {
         return Next::Record(Move::Fail(failure.clone()));
     }
-    if let Some(cap) = exhausted(task.governance()) {
-        return fail(FailureReason::Budget, cap);
+    if let Some(next) = without_budget(task) {
+        return next;
     }
     if runtime.rounds >= SNAPSHOT_ROUNDS {
         return Next::Record(Move::Snapshot);
     }
     Next::Record(Move::Compose)
+}
+
+/// What happens in the place of a request for which no budget is left; `None` while there is
+/// some. A person is asked, and the task fails if the answer is no (EN-4).
+fn without_budget(task: &Task) -> Option<Next> {
+    let asked = task.governance().budget_approval().map(|(_, approval)| approval.resolved);
+    let cap = exhausted(task.governance());
+    match (asked, cap) {
+        (Some(Some(_)), cap) => {
+            let cap = cap.unwrap_or("the budget was spent");
+            Some(fail(FailureReason::Budget, &alloc::format!("{cap}, and no more was granted")))
+        }
+        (_, None) => None,
+        (None, Some(_)) => Some(Next::Record(Move::AskForBudget)),
+        (Some(None), Some(_)) => Some(Next::Record(Move::SuspendForBudget)),
+    }
 }
 
 fn fail(reason: FailureReason, detail: &str) -> Next {

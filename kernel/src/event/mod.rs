@@ -18,8 +18,8 @@ use crate::canonical::{CanonicalError, from_slice};
 
 pub use context::{AssistantThinkingRecorded, ContextPlanComposed};
 pub use governance::{
-    ApprovalRequested, ApprovalResolved, ApprovalVerdict, Budget, ExtensionRecorded, LateKind, LateResultRecorded,
-    QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, ApprovalVerdict, Budget, ExtensionRecorded, LateKind,
+    LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
 };
 pub use runtime::{
     CallStatus, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin, MessagesAppended,

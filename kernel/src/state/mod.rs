@@ -34,6 +34,7 @@ use crate::row::{Projection, Status};
 use crate::wake::Wake;
 
 pub use context::{Compaction, ContextState, Thinking};
+pub(crate) use governance::grants_of;
 pub use governance::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
 pub use list::{List, Sealed};
 pub use runtime::{

@@ -271,6 +271,7 @@ pub fn asked(call: CallId) -> ApprovalRequested {
         digest: Hash::from_bytes([3; 32]),
         expires: None,
         rule: None,
+        subject: None,
         tool: "Tool".into(),
     }
 }
@@ -304,5 +305,6 @@ pub fn child_done(call: CallId, n: u32) -> SubtaskCompleted {
         failure: None,
         spent: Spent { nano_usd: 1, steps: 2, tokens: 3, wall_ms: 4 },
         status: SubtaskStatus::Completed,
+        unsettled: false,
     }
 }

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod budgets;
 mod bytes;
 mod golden;
 mod house;

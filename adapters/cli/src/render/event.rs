@@ -212,13 +212,14 @@ fn suspension(suspended: &TaskSuspended) -> String {
     let reason = match suspended.reason {
         SuspendReason::Message => "waits for a message",
         SuspendReason::Calls => "waits for its calls",
+        SuspendReason::Budget => "the budget is spent, waits for a ruling",
         SuspendReason::Failed => "turn failed, waits for a message",
         SuspendReason::Interrupted => "interrupted, waits for a message",
         SuspendReason::Rewound => "rewound, waits for a message",
         SuspendReason::Parked => "parked, waits for a person",
     };
     let wake = match suspended.reason {
-        SuspendReason::Calls => waits_for(&suspended.wake),
+        SuspendReason::Calls | SuspendReason::Budget => waits_for(&suspended.wake),
         _ => String::new(),
     };
     match &suspended.failure {

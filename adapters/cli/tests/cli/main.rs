@@ -2,6 +2,7 @@
 
 mod attack;
 mod bad_input;
+mod budget;
 mod damage;
 mod kill;
 mod model;

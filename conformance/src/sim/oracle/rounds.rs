@@ -49,6 +49,8 @@ pub struct Rounds {
     truncated: u64,
     empty: u64,
     starts: u64,
+    /// How often more budget was granted.
+    grants: u64,
     answers: u64,
     replies: u64,
     decisions: u64,
@@ -67,6 +69,11 @@ impl Rounds {
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
+            // No call is asked about here: every ruling is on more budget.
+            "ApprovalResolved" => {
+                self.grants += u64::from(event.text("verdict")? == "approve");
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -85,7 +92,7 @@ impl Rounds {
         if event.number("attempt") != self.attempts {
             return Err(format!("request {} is attempt {}", event.seq, self.attempts));
         }
-        match plan.steps_max {
+        match plan.steps_max.map(|most| most * (1 + self.grants)) {
             Some(most) if self.starts > most => Err(format!("request {} of a budget of {most}", self.starts)),
             _ => Ok(()),
         }
@@ -199,7 +206,7 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => plan.steps_max.is_some_and(|most| self.starts >= most),
+            "budget" => plan.steps_max.is_some_and(|most| self.starts >= most * (1 + self.grants)),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };

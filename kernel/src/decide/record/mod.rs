@@ -1,5 +1,6 @@
 //! How each outcome is recorded: state and outcome in, events out.
 
+mod budget;
 mod calls;
 mod items;
 mod request;
@@ -11,6 +12,7 @@ pub use calls::{CallOutcome, CallPlan, Spawn, call_outcome};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use turn::fail;
 
+pub(super) use budget::{ask_for_budget, suspend_for_budget};
 pub(super) use calls::{ended, finish_call, start_call};
 pub(super) use items::{join, rule, say, take, wake};
 pub(super) use request::{compose, start_request};

@@ -2,7 +2,7 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::{Payload, SubtaskCompleted};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Payload, SubtaskCompleted};
 use crate::ledger::Identity;
 use crate::state::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
 
@@ -11,6 +11,8 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         Payload::ContextPlanComposed(_) => state.plan = Some(event.seq),
         Payload::LLMRequestStarted(started) => {
             state.steps += 1;
+            // There was room: what was asked about the budget is settled or needs no answer.
+            state.approvals.retain(|_, approval| approval.subject != Some(ApprovalSubject::Budget));
             open(state, event, started.attempt, ActionKind::Model);
         }
         Payload::LLMRequestFinished(finished) => {
@@ -38,6 +40,7 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
                 digest: asked.digest,
                 expires: asked.expires,
                 resolved: None,
+                subject: asked.subject,
                 tool: asked.tool.clone(),
             };
             state.approvals.insert(asked.call, approval);
@@ -46,6 +49,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             if let Some(approval) = state.approvals.get_mut(&ruling.call) {
                 approval.resolved = Some(ApprovalRuling { seq: event.seq, verdict: ruling.verdict });
                 state.approvals_settled += 1;
+                if ruling.verdict == ApprovalVerdict::Approve
+                    && let Some(grants) = approval.grants()
+                {
+                    state.budget = state.budget.raised_by(grants);
+                    state.approvals.remove(&ruling.call);
+                }
             }
         }
         Payload::QuestionAsked(asked) => {
@@ -68,12 +77,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         }
         Payload::SubtaskCompleted(done) => {
             leave_to_themselves(state, done);
+            let slice = state.children().find(|(_, child)| child.child == done.child).map(|(_, child)| child.budget);
+            if let Some(slice) = slice.filter(|_| done.unsettled) {
+                state.stopped.insert(done.call, slice);
+            }
             close(state, event);
-            let sum = &mut state.subtask_spent;
-            sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
-            sum.steps = sum.steps.saturating_add(done.spent.steps);
-            sum.tokens = sum.tokens.saturating_add(done.spent.tokens);
-            sum.wall_ms = sum.wall_ms.saturating_add(done.spent.wall_ms);
+            state.subtask_spent = state.subtask_spent.plus(done.spent);
         }
         Payload::TaskSuspended(suspended) if suspended.answer.is_some() || suspended.failure.is_some() => lapse(state),
         Payload::TaskWoken(_) => state.resume += 1,
@@ -83,6 +92,11 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         | Payload::TaskCancelled(_) => lapse(state),
         Payload::TaskSnapshot(_) => state.snapshot = Some(event.seq),
         Payload::LateResultRecorded(late) => {
+            if let (Some(call), Some(spent)) = (late.call, late.spent)
+                && state.stopped.remove(&call).is_some()
+            {
+                state.subtask_spent = state.subtask_spent.plus(spent);
+            }
             state.late.push(Late { answers: late.answers, kind: late.kind, seq: event.seq })
         }
         Payload::ExtensionRecorded(record) => {
@@ -127,6 +141,8 @@ pub(super) fn forget_places(state: &mut GovernanceState) {
     state.decision = None;
     state.plan = None;
     state.snapshot = None;
+    // Children of the ancestor say what they spent to it alone.
+    state.stopped.clear();
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

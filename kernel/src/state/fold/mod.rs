@@ -91,7 +91,7 @@ impl Task {
             context: ContextState::default(),
             definition: created.definition.clone(),
             depth: created.depth,
-            governance: GovernanceState { budget: created.budget, ..Default::default() },
+            governance: GovernanceState { allotted: created.budget, budget: created.budget, ..Default::default() },
             head,
             interactive: created.interactive,
             parent,

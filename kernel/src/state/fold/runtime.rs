@@ -6,7 +6,7 @@ use crate::body::Body;
 use crate::envelope::Envelope;
 use crate::event::{
     CallEntry, CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload,
-    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, Usage,
+    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, SuspendReason, Usage,
 };
 use crate::id::CallId;
 use crate::state::{
@@ -90,7 +90,9 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
             }
         }
         Payload::TaskSuspended(suspended)
-            if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() =>
+            if suspended.failure.is_some()
+                || suspended.answer.is_some()
+                || (state.round.is_none() && suspended.reason != SuspendReason::Budget) =>
         {
             let internal =
                 suspended.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::InternalError);
