@@ -5,7 +5,7 @@ use crate::world::{World, bash, say, text};
 #[test]
 fn en_4_a_spent_budget_is_asked_about_in_words_and_a_ruling_needs_no_call() {
     let world = World::new();
-    let settings = "permission_mode = \"bypass\"\n[budget]\nsteps = 1\n";
+    let settings = "[budget]\nsteps = 1\n";
     let agent = world.agent("a", &[bash("true"), say("Done.")], settings);
     let ran = world.plica(&["run", "--agent", text(&agent), "Go."]).exits(3);
     let ran = ran.says(&["more budget (1 step spent of 1 step)", "grants 1 step more", "fails the task"]);
