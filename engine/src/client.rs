@@ -21,6 +21,7 @@ use crate::act::millis;
 use crate::compose::{ComposeError, blocks_of, text_of};
 use crate::error::{ClientError, LoadError};
 use crate::load::{LoadOptions, load, read_event};
+use crate::revise;
 use crate::verify::Verdict;
 
 /// Characters of a goal that the row keeps for lists.
@@ -416,6 +417,30 @@ impl Client {
         let items = self.store.inbox(task, Position(0)).await?;
         let last = items.iter().rev().find(|item| matches!(item.item, Item::Close { .. } | Item::Reopen { .. }));
         Ok(last.is_some_and(|item| matches!(item.item, Item::Reopen { .. })))
+    }
+
+    /// Moves a task to another definition, from its next step on (EN-8); `blobs` are the bodies
+    /// that the definition cites. They are in the content store before the order is delivered,
+    /// which the task's holder takes between two steps, or its next one before anything else.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`], and when the move would be refused: nothing is delivered then.
+    pub async fn revise(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        definition: &Definition,
+        blobs: &[Blob],
+    ) -> Result<Delivered, ClientError> {
+        let state = self.state(task, None, false).await?;
+        let content = self.content()?;
+        let now = Definition::from_bytes(&content.get(state.definition()).await?)?;
+        revise::check(&now, definition).map_err(|why| ClientError::Revision { task: task.clone(), why })?;
+        let body = Blob::new(MEDIA_DEFINITION, definition.to_bytes()?);
+        for blob in blobs.iter().chain([&body]) {
+            content.put(blob).await?;
+        }
+        self.deliver(task, actor, &Item::Revise { definition: body.reference }, None).await
     }
 
     /// Ends a task.

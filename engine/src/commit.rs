@@ -47,13 +47,20 @@ pub(crate) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Writes a finished draft and makes its state the task's.
-    pub(crate) async fn commit(&self, task: &mut Task, drafted: Drafted, seen: Position) -> Committed {
+    /// Writes a finished draft and makes its state the task's; `after` is what becomes of the
+    /// claim.
+    pub(crate) async fn commit(
+        &self,
+        task: &mut Task,
+        drafted: Drafted,
+        seen: Position,
+        after: ClaimAfter,
+    ) -> Committed {
         let put_at = self.host.clock.monotonic();
         if let Err(lost) = self.put_bodies(&drafted).await {
             return lost;
         }
-        let batch = self.batch(&drafted, seen);
+        let batch = Batch { claim: after, ..self.batch(&drafted, seen) };
         let committed = self.append(&batch, &drafted, put_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
@@ -167,7 +174,7 @@ impl Committer<'_> {
     }
 
     fn written_by_readback(&self, batch: &Batch) -> Committed {
-        Committed::Written { held: !batch.rests() }
+        Committed::Written { held: batch.claim == ClaimAfter::Retain || !batch.rests() }
     }
 
     fn lose(&self, why: &str) -> Committed {

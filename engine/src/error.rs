@@ -60,6 +60,14 @@ pub enum ClientError {
     /// The conversation is closed: it takes no message. Nothing was delivered.
     #[error("task {0} is closed; `plica reopen {0}` opens it")]
     Closed(TaskId),
+    /// The task cannot move to the definition. Nothing was delivered.
+    #[error("task {task} cannot move to this definition: {why}")]
+    Revision {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        why: String,
+    },
     /// Content cannot be had or kept.
     #[error(transparent)]
     Content(#[from] ContentError),

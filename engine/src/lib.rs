@@ -16,6 +16,8 @@ mod host;
 mod load;
 mod outage;
 mod plan;
+mod plugins;
+mod revise;
 mod setup;
 mod steering;
 mod step;

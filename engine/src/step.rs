@@ -15,7 +15,7 @@ use plica_kernel::row::Blocked;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{AppendError, Claimed, StoreError};
+use plica_ports::store::{AppendError, ClaimAfter, Claimed, StoreError};
 use plica_ports::{ContentError, ModelError, PolicyView, Reply, StopReason};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,8 @@ use crate::host::Host;
 use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
+use crate::plugins::{self, Lacks};
+use crate::revise;
 use crate::setup::{Setup, SetupError};
 use crate::steering::{self, SPAWNING_TOOL};
 
@@ -48,6 +50,8 @@ pub(crate) enum Ended {
     Lost,
     /// Only a newer version can read it.
     NewerVersion,
+    /// It needs plugins that this worker has not.
+    LacksPlugins,
     /// The store cannot be reached.
     Unavailable(String),
 }
@@ -61,6 +65,7 @@ pub(crate) struct Drive {
     /// Said when the worker is to stop: nothing new is begun.
     pub(crate) stop: CancellationToken,
     pub(crate) outage: Arc<Outage>,
+    pub(crate) lacks: Arc<Lacks>,
 }
 
 impl Drive {
@@ -79,6 +84,15 @@ impl Drive {
             }
             Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
         };
+        let lacking = plugins::lacking(&task, &setup.pins);
+        let stops = claimed.items.iter().any(|item| matches!(item.item, Item::Cancel { .. }));
+        // What ends it, or came after its end, needs no plugin.
+        let needs = unusable.is_none() && !stops && !task.status().is_over() && !lacking.is_empty();
+        if needs && !self.lacks.is_one_too_many(&task) {
+            tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
+            self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+            return Ended::LacksPlugins;
+        }
         let seen = claimed
             .items
             .last()
@@ -97,6 +111,9 @@ impl Drive {
             stopping: false,
             reconsidered: 0,
         };
+        if needs {
+            return step.fail(plugins::missing(&lacking)).await;
+        }
         step.go().await
     }
 
@@ -302,6 +319,10 @@ impl Step<'_> {
     async fn go(&mut self) -> Ended {
         loop {
             let act = match self.turn().await {
+                Turned::Wait(Act::Revise(position)) => match self.revise(position).await {
+                    Turned::End(ended) => return self.end(ended).await,
+                    Turned::Wait(_) | Turned::Again => continue,
+                },
                 Turned::Wait(act) => act,
                 Turned::Again => continue,
                 Turned::End(ended) => return self.end(ended).await,
@@ -369,7 +390,7 @@ impl Step<'_> {
             return Turned::Wait(act);
         };
         let consumed = drafted.consumed.clone();
-        match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+        match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
             Committed::Written { held } => {
                 self.pending.clear();
                 self.reconsidered = 0;
@@ -392,20 +413,77 @@ impl Step<'_> {
         }
     }
 
+    /// Records whether the task moves to the definition that an order names, and goes on with
+    /// what is in force then (EN-8).
+    async fn revise(&mut self, position: Position) -> Turned {
+        let host = &self.drive.host;
+        let order = self.items.iter().find(|item| item.position == position).map(|item| &item.item);
+        let (Ok(content), Some(Item::Revise { definition })) = (host.content(), order) else {
+            return Turned::End(self.hand_back().await);
+        };
+        let checked = match revise::check_content(content, self.setup.definition.as_ref(), definition).await {
+            Ok(checked) => checked,
+            Err(why) => {
+                self.drive.set_aside().await;
+                return Turned::End(Ended::Unavailable(why));
+            }
+        };
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::revise(&mut draft, position, &self.items, checked) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        let drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(bug) => return self.give_up(&bug.to_string()).await,
+        };
+        match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::Retain).await {
+            Committed::Written { .. } => self.items.retain(|item| item.position != position),
+            Committed::Reconsider => return Turned::Again,
+            Committed::Lost(_) => return Turned::End(Ended::Lost),
+            Committed::Refused(why) => return self.give_up(&why).await,
+        }
+        match Setup::read(&self.drive.host, &self.task).await {
+            Ok(setup) => (self.setup, self.unusable) = (setup, None),
+            Err(SetupError::Unusable(failure)) => (self.setup, self.unusable) = (Setup::none(), Some(failure)),
+            Err(SetupError::Unavailable(why)) => {
+                self.drive.set_aside().await;
+                return Turned::End(Ended::Unavailable(why));
+            }
+        }
+        Turned::Again
+    }
+
+    /// Fails the task before anything is done with it.
+    async fn fail(&mut self, failure: Failure) -> Ended {
+        loop {
+            if let Err(error) = self.look_at_inbox().await {
+                self.drive.set_aside().await;
+                return Ended::Unavailable(error.to_string());
+            }
+            if let Turned::End(ended) = self.record_failure(failure.clone()).await {
+                return ended;
+            }
+        }
+    }
+
     /// Something cannot be recorded, which is a bug: the turn fails; if not even that can be
     /// recorded the task is handed back for later.
     async fn give_up(&mut self, why: &str) -> Turned {
         tracing::error!(task = %self.task.id(), seq = %self.task.head().seq, why, "internal error");
         self.pending.clear();
         self.flight.abort();
-        let failure = Failure { detail: Some(why.to_owned()), reason: FailureReason::InternalError };
+        self.record_failure(Failure { detail: Some(why.to_owned()), reason: FailureReason::InternalError }).await
+    }
+
+    async fn record_failure(&mut self, failure: Failure) -> Turned {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
         let drafted = match decide::fail(&mut draft, failure, &self.items) {
             Ok(()) => draft.finish(),
             Err(error) => Err(error),
         };
         if let Ok(drafted) = drafted {
-            match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+            match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
                 Committed::Written { .. } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}
@@ -506,6 +584,7 @@ impl Step<'_> {
             now: self.drive.now(),
             items: self.items.clone(),
             run: self.drive.hold.claim.run.clone(),
+            pins: self.setup.pins.clone(),
             spawns: self.spawns.clone(),
             stopping: self.stopping,
             unusable: self.unusable.clone(),
@@ -588,7 +667,8 @@ impl Step<'_> {
                 self.drive.release(Some(*due)).await;
                 Some(Ended::HandedBack)
             }
-            Act::WaitUntil(_) => None,
+            // A revision is recorded where it is decided on.
+            Act::WaitUntil(_) | Act::Revise(_) => None,
             Act::Rest | Act::Over | Act::HandBack => {
                 if *act == Act::Rest {
                     tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
@@ -692,6 +772,9 @@ impl Step<'_> {
         let host = &self.drive.host;
         let context = act::context(&self.task, &self.drive.hold, definition, call, attempt, &self.flight.stop);
         let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
+        // What began with another version of the tool is not looked up by this one.
+        let tool =
+            tool.filter(|tool| !orphan || plugins::is_in_force(&self.task, &self.setup.pins, &tool.declaration().name));
         match tool {
             Some(tool) if !orphan => self.flight.launch(action, act::run(host.clock.clone(), tool, args, context)),
             tool => self.flight.launch(action, act::look(tool, args, context)),

@@ -6,5 +6,6 @@ mod clauses;
 mod common;
 mod content;
 mod outage;
+mod plugins;
 mod steps;
 mod waits;

@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
 use super::record::Spawn;
-use crate::event::{Failure, FailureReason};
+use crate::event::{Failure, FailureReason, PluginPin};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
 use crate::row::Status;
@@ -19,6 +19,9 @@ pub struct Inputs {
     pub items: Vec<InboxItem>,
     /// The claim that asks: open actions of another are orphans.
     pub run: RunId,
+    /// The plugins that this worker has of those the task's definition names, and the host's own
+    /// (RC-8).
+    pub pins: Vec<PluginPin>,
     /// What calls come to that people approved and that spawn a child; the error is told to the
     /// model.
     pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
@@ -81,6 +84,8 @@ pub enum Act {
     Run(Vec<(CallId, Seq)>),
     /// Settle these calls of a former holder, each with the seq of its start.
     Settle(Vec<(CallId, Seq)>),
+    /// Read the definition that this item names, and record whether the task moves to it.
+    Revise(Position),
     /// Nothing before this time: a model back-off.
     WaitUntil(Timestamp),
     /// The task waits and nothing that it waits for is there: hand it back.
@@ -108,6 +113,9 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     }
     if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Cancel { .. })) {
         return Next::Record(Move::Cancel(item.position));
+    }
+    if let Some(position) = revision_among(task, inputs) {
+        return Next::Act(Act::Revise(position));
     }
     if task.status() == Status::Waiting {
         return waiting(task, inputs);
@@ -153,6 +161,13 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
         Item::Child { .. } => !is_answer(task, item),
         _ => false,
     }
+}
+
+/// An order to move to another definition, where one can be taken: between two steps, when
+/// nothing is open but children that go on by themselves, which have definitions of their own.
+fn revision_among(task: &Task, inputs: &Inputs) -> Option<Position> {
+    let revises = |item: &&InboxItem| matches!(item.item, Item::Revise { .. });
+    inputs.items.iter().find(revises).filter(|_| task.is_between_steps()).map(|item| item.position)
 }
 
 fn has_messages(inputs: &Inputs) -> bool {

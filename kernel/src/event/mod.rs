@@ -6,6 +6,7 @@
 
 mod context;
 mod governance;
+mod plugin;
 mod refs;
 mod runtime;
 mod task;
@@ -21,6 +22,7 @@ pub use governance::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, ApprovalVerdict, Budget, ExtensionRecorded, LateKind,
     LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
 };
+pub use plugin::{AgentRevised, PluginKind, PluginPin, PluginsPinned};
 pub use runtime::{
     CallStatus, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin, MessagesAppended,
     ModelFailure, RequestStatus, Role, ToolCallDenied, ToolCallFinished, ToolCallStarted, Usage,
@@ -173,6 +175,8 @@ catalogue! {
         TaskRewound: Checkpoint,
         StepAttemptAbandoned: Checkpoint,
         LateResultRecorded: Observation,
+        PluginsPinned: Observation,
+        AgentRevised: Decision,
         ExtensionRecorded: Observation,
         ConversationClosed: Observation,
         ConversationReopened: Observation,
@@ -187,9 +191,7 @@ catalogue! {
         Compacted: Observation,
         ContextContentRecorded: Observation,
         StepAttemptResumed: Checkpoint,
-        PluginsPinned: Observation,
         ModelBound: Observation,
-        AgentRevised: Decision,
         CallResolved: Decision,
         ArtifactRegistered: Observation,
         ArtifactRetired: Observation,

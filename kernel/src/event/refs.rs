@@ -41,7 +41,9 @@ impl Payload {
             Self::LateResultRecorded(late) => of(&late.output),
             Self::ExtensionRecorded(record) => of(&record.body),
             Self::TaskCompleted(completed) => of(&completed.answer),
-            Self::TaskForked(_)
+            Self::AgentRevised(revised) => [&revised.definition].into(),
+            Self::PluginsPinned(_)
+            | Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)
             | Self::TurnInterrupted(_)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::List;
 use crate::body::Body;
 use crate::canonical::{Hash, from_slice};
-use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, LateKind, Spent, Usage};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, LateKind, PluginPin, Spent, Usage};
 use crate::id::{CallId, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
@@ -43,6 +43,9 @@ pub struct GovernanceState {
     pub generation: u32,
     /// Results that came too late to count.
     pub late: List<Late>,
+    /// Plugins in force (RC-8).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PluginPin>,
     /// The last plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Seq>,

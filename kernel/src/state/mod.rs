@@ -119,6 +119,13 @@ impl Task {
         self.status
     }
 
+    /// Whether the last step is done and the next one has not begun: no request is composed, and
+    /// no call lacks its result.
+    pub fn is_between_steps(&self) -> bool {
+        let phase = matches!(self.runtime.phase, Phase::Compose | Phase::Rest);
+        phase && self.runtime.round.is_none() && self.governance.model_action().is_none() && !self.status.is_over()
+    }
+
     /// What wakes it; empty unless it waits.
     pub fn wake(&self) -> &Wake {
         &self.wake

@@ -6,12 +6,13 @@ use std::fmt;
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
-    Act, Answer, Birth, CallOutcome, CallPlan, Composer, Draft, Drafted, Inputs, Orphan, Refusal, Spawn, Stamp,
-    advance, born, call_outcome, refusal, reply, settle_orphan,
+    Act, Answer, Birth, CallOutcome, CallPlan, Composer, Draft, Drafted, Inputs, Orphan, Refusal, Revision, Spawn,
+    Stamp, advance, born, call_outcome, refusal, reply, revise, settle_orphan,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallStatus, Spent, SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
+    ApprovalVerdict, Budget, CallStatus, PluginKind, PluginPin, Spent, SubtaskStatus, TaskCreated, TaskStatePatch,
+    Usage,
 };
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::limits::CALLS_MAX;
@@ -38,6 +39,8 @@ pub struct Habits {
     pub long: usize,
     /// Replies that are truncated or empty.
     pub odd: usize,
+    /// Orders to move to another definition.
+    pub revise: usize,
     /// Calls that spawn a child.
     pub spawn: usize,
     /// Waits for more budget that someone rules on.
@@ -59,6 +62,7 @@ impl Habits {
             calls: 60,
             long: 10,
             odd: 10,
+            revise: 4,
             spawn: 0,
             rule: 90,
             compare: 10,
@@ -82,6 +86,7 @@ impl Habits {
             calls: 100,
             long: 2,
             odd: 0,
+            revise: 0,
             spawn: 0,
             rule: 0,
             compare: 40,
@@ -110,6 +115,7 @@ pub struct World {
     /// Nothing bad happens any more, and the model comes to an end.
     calm: bool,
     pub texts: usize,
+    revisions: usize,
 }
 
 /// What is worth reading of a walk that broke a law: the types of its events, append by append.
@@ -148,6 +154,20 @@ fn created(agent: &str, budget: Budget, interactive: bool) -> TaskCreated {
     }
 }
 
+fn plain(blocks: Vec<Block>, calls: Vec<CallPlan>) -> Answer {
+    Answer {
+        blocks,
+        calls,
+        cost_nano_usd: None,
+        elapsed_ms: 1,
+        extra: None,
+        patch: None,
+        stop: "end".into(),
+        truncated: false,
+        usage: Usage::default(),
+    }
+}
+
 pub fn composer() -> Composer {
     Composer { version: "plain.v1".into(), model: "script:walk".into() }
 }
@@ -177,6 +197,7 @@ impl World {
             habits,
             calm: false,
             texts: 0,
+            revisions: 0,
         };
         world.committed(drafted, 1);
         world.claim();
@@ -255,7 +276,26 @@ impl World {
 
     pub fn inputs(&self) -> Inputs {
         let (items, run) = (self.untaken(), self.run.clone());
-        Inputs { now: self.now, items, run, spawns: Default::default(), stopping: false, unusable: None }
+        Inputs {
+            now: self.now,
+            items,
+            run,
+            pins: self.pins(),
+            spawns: Default::default(),
+            stopping: false,
+            unusable: None,
+        }
+    }
+
+    /// Every other worker has another version of the tool.
+    fn pins(&self) -> Vec<PluginPin> {
+        vec![PluginPin {
+            kind: PluginKind::Tool,
+            name: "Tool".into(),
+            parameters: None,
+            source: "host".into(),
+            version: (self.epoch.0 / 2).to_string(),
+        }]
     }
 
     pub fn draft(&self) -> Draft {
@@ -330,6 +370,17 @@ impl World {
                         settle_orphan(&mut draft, action, orphan).unwrap();
                     }
                 }
+                Act::Revise(position) => {
+                    let checked = match self.choices.below(3) {
+                        0 => Err("not this one".to_string()),
+                        _ => Ok(Revision {
+                            agent: "reviser".into(),
+                            budget: self.habits.budget,
+                            interactive: self.choices.chance(50),
+                        }),
+                    };
+                    revise(&mut draft, position, &inputs.items, checked).unwrap();
+                }
                 Act::WaitUntil(due) => {
                     self.commit(draft);
                     self.now = self.now.max(due);
@@ -380,6 +431,11 @@ impl World {
             self.say();
         }
         self.children_end(20);
+        if self.choices.chance(self.habits.revise) {
+            self.revisions += 1;
+            let definition = ContentRef::of(MEDIA_DEFINITION, format!("{{}}{}", self.revisions).as_bytes());
+            self.deliver(Item::Revise { definition });
+        }
         if self.choices.chance(self.habits.cancel) {
             let reason = self.choices.chance(50).then(|| "enough".to_string());
             self.deliver(Item::Cancel { reason });
@@ -512,6 +568,15 @@ impl World {
         CallPlan::Spawn(Box::new(Spawn { any, created, goal: self.text("goal") }))
     }
 
+    /// Asks the model, if it is to be asked, and is answered with one text.
+    pub fn finish_turn(&mut self) {
+        let Act::Ask(action) = self.advance() else { return };
+        let blocks = vec![Block::Text { text: "done".into() }];
+        let mut draft = self.draft();
+        reply(&mut draft, action, plain(blocks, vec![])).unwrap();
+        self.commit(draft);
+    }
+
     /// Asks the model, whose reply spawns a child a cap of steps.
     pub fn delegate(&mut self, steps: &[Option<u64>]) {
         let action = self.advance();
@@ -521,17 +586,7 @@ impl World {
             CallPlan::Spawn(Box::new(Spawn { any: false, created, goal: "goal".into() }))
         });
         let tool_use = Block::ToolUse { args: "{}".into(), id: None, tool: "Task".into() };
-        let answer = Answer {
-            blocks: vec![tool_use; steps.len()],
-            calls: spawns.collect(),
-            cost_nano_usd: None,
-            elapsed_ms: 1,
-            extra: None,
-            patch: None,
-            stop: "calls".into(),
-            truncated: false,
-            usage: Usage::default(),
-        };
+        let answer = plain(vec![tool_use; steps.len()], spawns.collect());
         let Act::Ask(action) = action else { panic!("{action:?}") };
         let mut draft = self.draft();
         reply(&mut draft, action, answer).unwrap();

@@ -306,6 +306,21 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
         status: Some(CallStatus::Ok),
     };
     let extension = ExtensionRecorded { body: text("{}"), kind: "progress".into(), plugin: "env".into() };
+    let pin = |parameters| PluginPin {
+        kind: PluginKind::Tool,
+        name: "Read".into(),
+        parameters,
+        source: "host".into(),
+        version: "1".into(),
+    };
+    let revised = AgentRevised {
+        agent: "coder".into(),
+        budget: caps(),
+        definition: content("definition"),
+        interactive: true,
+        refused: why(),
+    };
+    let kept = AgentRevised { budget: Budget::default(), interactive: false, refused: None, ..revised.clone() };
     let rewound = TaskRewound { to_seq: Seq(5) };
     let failed = TaskFailed { detail: why(), reason: FailureReason::Budget };
     vec![
@@ -314,6 +329,11 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
         [seal(SealVerdict::Redrive).into(), seal(SealVerdict::Park).into()],
         [late.clone().into(), LateResultRecorded { call: None, kind: LateKind::Late, status: None, ..late }.into()],
         [extension.clone().into(), extension.into()],
+        [
+            PluginsPinned { plugins: vec![pin(Some(hash("schema"))), pin(None)] }.into(),
+            PluginsPinned { plugins: vec![] }.into(),
+        ],
+        [revised.into(), kept.into()],
         [ConversationClosed { reason: why() }.into(), ConversationClosed { reason: None }.into()],
         [ConversationReopened { reason: why() }.into(), ConversationReopened { reason: None }.into()],
         [TaskCompleted { answer: big("a long answer") }.into(), TaskCompleted { answer: text("") }.into()],

@@ -12,6 +12,7 @@ mod golden;
 mod house;
 mod items;
 mod live_path;
+mod plugins;
 mod refusals;
 mod steps;
 mod walks;

@@ -27,6 +27,7 @@ fn inputs(run: &str, items: Vec<Item>) -> Inputs {
         now: Timestamp::from_micros(1_000),
         items: items.into_iter().enumerate().map(deliver).collect(),
         run: RunId::new(run).unwrap(),
+        pins: vec![],
         spawns: Default::default(),
         stopping: false,
         unusable: None,

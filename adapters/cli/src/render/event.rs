@@ -68,6 +68,16 @@ pub(super) fn summary(payload: &Payload) -> String {
             };
             format!("{kind} answer to event {}: {}", late.answers, body(&late.output))
         }
+        Payload::PluginsPinned(pinned) => {
+            let plugin = |pin: &plica_kernel::event::PluginPin| {
+                format!("{} {}", cut(&pin.name, TEXT_CHARS), cut(&pin.version, TEXT_CHARS))
+            };
+            pinned.plugins.iter().map(plugin).collect::<Vec<_>>().join(", ")
+        }
+        Payload::AgentRevised(revised) => match &revised.refused {
+            None => format!("to {} {}", cut(&revised.agent, TEXT_CHARS), revised.definition),
+            Some(why) => format!("refused: {}", cut(why, TEXT_CHARS)),
+        },
         Payload::ExtensionRecorded(record) => {
             format!("{} {}: {}", cut(&record.plugin, TEXT_CHARS), cut(&record.kind, TEXT_CHARS), body(&record.body))
         }

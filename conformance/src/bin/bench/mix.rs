@@ -112,6 +112,7 @@ impl Life {
             run: run.clone(),
             stopping: false,
             unusable: None,
+            pins: Vec::new(),
             spawns: Default::default(),
         };
         let composer = Composer { version: "plain.v1".into(), model: "provider:model-of-the-year".into() };

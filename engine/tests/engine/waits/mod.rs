@@ -1,6 +1,6 @@
 //! Waiting, waking and steering, in virtual time.
 
-mod stage;
+pub mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn st_8_an_answer_to_the_wrong_thing_is_kept_and_wakes_nobody() {
     let stage = Stage::new(&[("main", &[calls(&[call("AskUser", json!({ "question": "Which?" }))]), say("done")])]);
     let task = stage.submit(|_| ()).await;
     stage.work().await;
-    let asked = first_call(7);
+    let asked = first_call(8);
     stage.client.rule(&task, USER, asked, ApprovalVerdict::Approve, None).await.unwrap();
     stage.client.answer_question(&task, USER, CallId { index: 1, ..asked }, "nobody asked").await.unwrap();
     stage.work().await;
@@ -179,7 +179,7 @@ async fn en_3_an_approval_is_granted_in_time_or_not_at_all() {
             // The worker is gone before anyone rules.
             works.abort();
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            stage.client.rule(&task, USER, first_call(7), ApprovalVerdict::Approve, None).await.unwrap();
+            stage.client.rule(&task, USER, first_call(8), ApprovalVerdict::Approve, None).await.unwrap();
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
         stage.work().await;
@@ -202,7 +202,7 @@ async fn en_3_a_spawn_can_be_asked_about() {
         stage.work().await;
         assert_eq!(stage.status(&task).await, Status::Waiting);
         assert_eq!(stage.children(&task).await.len(), 0, "not before it is approved");
-        stage.client.rule(&task, USER, first_call(7), verdict, None).await.unwrap();
+        stage.client.rule(&task, USER, first_call(8), verdict, None).await.unwrap();
         stage.work().await;
         assert_eq!(stage.status(&task).await, Status::Completed);
         assert_eq!(stage.children(&task).await.len(), children);
@@ -291,7 +291,7 @@ async fn id_3_late_evidence_is_shown_where_the_outcome_was_unknown() {
     tokio::time::sleep(Duration::from_secs(31)).await;
     stage.work().await;
     assert_eq!(stage.status(&task).await, Status::Waiting);
-    let (action, call) = (Seq(8), first_call(7));
+    let (action, call) = (Seq(9), first_call(8));
     let state = stage.client.state(&task, Some(action), false).await.unwrap();
     let identity: Identity = state.governance().action(action).unwrap().identity.clone();
     let evidence = Item::Evidence {

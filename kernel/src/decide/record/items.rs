@@ -3,6 +3,7 @@
 use alloc::{string::String, vec};
 
 use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
+use super::plugins::pin;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Stamp, clip};
 use crate::decide::next::{Inputs, came_too_late};
@@ -82,6 +83,7 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
         | Item::Cancel { .. }
         | Item::Interrupt { .. }
         | Item::Rewind { .. }
+        | Item::Revise { .. }
         | Item::Event { .. } => {
             return Err(draft.misplaced("the item is taken in another way"));
         }
@@ -149,7 +151,10 @@ pub(in crate::decide) fn rule(
             Some(Err(why)) => deny_call(draft, call, &approval.tool, why),
             None => deny_call(draft, call, &approval.tool, "approved, but subtasks cannot be spawned here"),
         },
-        ApprovalVerdict::Approve => start_call(draft, call, &approval.tool, 1, approval.args),
+        ApprovalVerdict::Approve => {
+            pin(draft, &inputs.pins)?;
+            start_call(draft, call, &approval.tool, 1, approval.args)
+        }
         ApprovalVerdict::Deny => {
             let told = reason
                 .map_or_else(|| "denied by a person".into(), |reason| alloc::format!("denied by a person: {reason}"));

@@ -3,12 +3,14 @@
 mod budget;
 mod calls;
 mod items;
+mod plugins;
 mod request;
 mod turn;
 
 use alloc::string::String;
 
 pub use calls::{CallOutcome, CallPlan, Spawn, call_outcome};
+pub use plugins::{Revision, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use turn::fail;
 

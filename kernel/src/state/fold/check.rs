@@ -2,7 +2,7 @@
 
 use super::FoldError;
 use crate::envelope::{Envelope, Origin};
-use crate::event::{ApprovalRequested, Payload, Role};
+use crate::event::{ApprovalRequested, Payload, PluginPin, Role};
 use crate::id::{CallId, Seq};
 use crate::ledger::{check_chain, check_links};
 use crate::row::Status;
@@ -105,6 +105,13 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             Err("an attempt begins before its seal")
         }
         Payload::StepAttemptAbandoned(sealed) => closed_since(task, sealed.from_seq),
+        Payload::AgentRevised(_) => {
+            task.is_between_steps().then_some(()).ok_or("the definition changes only between two steps")
+        }
+        Payload::PluginsPinned(pinned) => {
+            let named = |pin: &PluginPin| !pin.name.is_empty();
+            pinned.plugins.iter().all(named).then_some(()).ok_or("a plugin is pinned by its name")
+        }
         Payload::ToolCallFinished(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)

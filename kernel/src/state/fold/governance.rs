@@ -2,7 +2,7 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::{ApprovalSubject, ApprovalVerdict, Payload, SubtaskCompleted};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, Payload, PluginPin, SubtaskCompleted};
 use crate::ledger::Identity;
 use crate::state::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
 
@@ -99,11 +99,31 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             }
             state.late.push(Late { answers: late.answers, kind: late.kind, seq: event.seq })
         }
+        Payload::PluginsPinned(pinned) => pinned.plugins.iter().for_each(|pin| set_pin(state, pin)),
+        Payload::AgentRevised(revised) if revised.refused.is_none() => {
+            // What the new definition names is on record again before its first request.
+            state.pins.clear();
+        }
         Payload::ExtensionRecorded(record) => {
             state.extensions.entry(record.plugin.clone()).or_default().insert(record.kind.clone(), record.body.clone());
         }
         _ => {}
     }
+}
+
+fn set_pin(state: &mut GovernanceState, pin: &PluginPin) {
+    match state.pins.iter_mut().find(|pinned| pinned.is_same_plugin(pin)) {
+        Some(pinned) => *pinned = pin.clone(),
+        None => state.pins.push(pin.clone()),
+    }
+}
+
+/// A root's caps become those of its new definition, and what was granted on top of the old ones
+/// stays granted (EN-4, EN-8).
+pub(super) fn revise_budget(state: &mut GovernanceState, caps: Budget) {
+    let granted = state.budget.zip(state.allotted, |cap, allotted| Some(cap?.saturating_sub(allotted.unwrap_or(0))));
+    state.allotted = caps;
+    state.budget = caps.raised_by(granted);
 }
 
 /// Where the first result of a reply's children is enough, the others go on by themselves;
