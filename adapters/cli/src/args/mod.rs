@@ -155,6 +155,9 @@ Examples:
   plica verify @last
   plica verify --all --json")]
     Verify(Verify),
+    /// Move a task to another agent
+    #[command(after_help = "Example:\n  plica agent set @last coder.toml")]
+    Agent(Agent),
     /// Check the store, its workers and blocked tasks
     #[command(after_help = "\
 Examples:
@@ -428,6 +431,41 @@ pub struct Verify {
     #[arg(long)]
     pub all: bool,
     /// Print the verdict as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `agent`.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// What is wanted of agent files
+    #[command(subcommand)]
+    pub wanted: AgentVerb,
+}
+
+/// What `agent` does.
+#[derive(Debug, Subcommand)]
+pub enum AgentVerb {
+    /// Move a task to another agent from its next step on
+    #[command(after_help = "\
+What the task has done means what it meant; the workspace stays, and so does what was spent and
+granted.
+
+Example:
+  plica agent set @last coder.toml")]
+    Set(AgentSet),
+}
+
+/// Arguments of `agent set`.
+#[derive(Debug, Args)]
+pub struct AgentSet {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The agent's TOML file
+    #[arg(value_name = "FILE")]
+    pub agent: PathBuf,
+    /// Print the task and the agent as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -26,7 +26,8 @@ use plica_ports::store::Row;
 pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;
-use text::{clean, cut, indented};
+pub use text::clean;
+use text::{cut, indented};
 
 /// Characters of a goal in a list.
 const GOAL_CHARS: usize = 60;

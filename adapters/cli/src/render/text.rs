@@ -11,7 +11,7 @@ fn is_unsafe(c: char) -> bool {
 
 /// The text on one line: white space of any kind is a space, what a terminal would act on is
 /// U+FFFD.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             _ if c.is_whitespace() => ' ',

@@ -1,5 +1,6 @@
 //! The verbs, a file each.
 
+mod agent_set;
 mod doctor;
 mod drive;
 mod events;
@@ -23,7 +24,7 @@ use plica_kernel::event::ApprovalVerdict;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
-use crate::args::{Arguments, ReadText, Text, Verb};
+use crate::args::{Agent, AgentVerb, Arguments, ReadText, Text, Verb};
 use crate::compose;
 use crate::fault::Fault;
 
@@ -49,6 +50,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Approve(ruling) => people::rule(&client, ruling, ApprovalVerdict::Approve).await,
         Verb::Deny(ruling) => people::rule(&client, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client, verify).await,
+        Verb::Agent(Agent { wanted: AgentVerb::Set(set) }) => agent_set::set(&client, set).await,
         Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
         Verb::Man(man) => man::man(&man),
     }

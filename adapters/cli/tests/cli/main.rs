@@ -7,6 +7,7 @@ mod damage;
 mod kill;
 mod model;
 mod read;
+mod revise;
 mod steer;
 mod work;
 mod world;
