@@ -10,6 +10,7 @@ mod client;
 mod commit;
 mod compose;
 mod error;
+mod follow;
 pub mod govern;
 mod heartbeat;
 mod host;

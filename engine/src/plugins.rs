@@ -28,7 +28,9 @@ pub(crate) fn in_force(host: &Host, definition: &Definition) -> Vec<PluginPin> {
     let own = |kind, name: &str, version: Option<&str>| Some(pin(kind, name, HOST, version?, None));
     let policy = host.policy.iter().filter_map(|policy| own(PluginKind::Policy, policy.name(), policy.version()));
     let guards = host.guards.iter().filter_map(|guard| own(PluginKind::Guard, guard.name(), guard.version()));
-    tools.chain(policy).chain(guards).collect()
+    let progress = host.observers.iter().filter_map(|observer| observer.progress());
+    let observers = progress.filter_map(|progress| own(PluginKind::Observer, progress.plugin(), progress.version()));
+    tools.chain(policy).chain(guards).chain(observers).collect()
 }
 
 fn pin(kind: PluginKind, name: &str, source: &str, version: &str, parameters: Option<Hash>) -> PluginPin {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use plica_kernel::body::Body;
 use plica_kernel::decide::{
-    self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Spawn, Stamp,
+    self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, PluginRecord, RecordError, Refusal, Spawn, Stamp,
 };
 use plica_kernel::event::{ApprovalVerdict, CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
 use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
-use plica_kernel::row::Blocked;
+use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
@@ -24,6 +24,7 @@ use crate::act::{self, Broken, Happened, Outcome, millis};
 use crate::commit::{Committed, Committer};
 use crate::compose::{COMPOSER, ComposeError, Composition, text_of};
 use crate::error::LoadError;
+use crate::follow::Followers;
 use crate::heartbeat::Hold;
 use crate::host::Host;
 use crate::load::{LoadOptions, load};
@@ -93,6 +94,13 @@ impl Drive {
             self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
             return Ended::LacksPlugins;
         }
+        let followers = match Followers::resume(&self.host, &task).await {
+            Ok(followers) => followers,
+            Err(why) => {
+                self.set_aside().await;
+                return Ended::Unavailable(why);
+            }
+        };
         let seen = claimed
             .items
             .last()
@@ -107,6 +115,7 @@ impl Drive {
             pending: Vec::new(),
             flight: Flight::default(),
             composition: Composition::default(),
+            followers,
             spawns: BTreeMap::new(),
             stopping: false,
             reconsidered: 0,
@@ -298,6 +307,8 @@ struct Step<'a> {
     pending: Vec<Happened>,
     flight: Flight,
     composition: Composition,
+    /// Observers that keep their place in the log.
+    followers: Followers,
     /// What approved calls that spawn a child come to.
     spawns: BTreeMap<CallId, Result<Spawn, String>>,
     stopping: bool,
@@ -374,6 +385,19 @@ impl Step<'_> {
         }
     }
 
+    /// Appends; what observers keep their place for is shown to them, and keeps the claim when the
+    /// task rests until their records have landed (EN-5).
+    async fn commit(&mut self, drafted: &Drafted, after: ClaimAfter) -> Committed {
+        let status = drafted.task.status();
+        let rests = status == Status::Waiting || status.is_over();
+        let after = if rests && !self.followers.is_empty() { ClaimAfter::Retain } else { after };
+        let committed = self.drive.committer().commit(&mut self.task, drafted, self.seen, after).await;
+        if let Committed::Written { .. } = committed {
+            self.followers.show(drafted);
+        }
+        committed
+    }
+
     /// Records what came back, decides, commits.
     async fn turn(&mut self) -> Turned {
         if let Err(error) = self.look_at_inbox().await {
@@ -381,7 +405,8 @@ impl Step<'_> {
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
-        let (drafted, act) = match self.decide() {
+        let due = self.followers.records_due(self.task.id());
+        let (drafted, act) = match self.decide(&due) {
             Ok(decided) => decided,
             Err(bug) => return self.give_up(&bug.to_string()).await,
         };
@@ -390,8 +415,9 @@ impl Step<'_> {
             return Turned::Wait(act);
         };
         let consumed = drafted.consumed.clone();
-        match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
+        match self.commit(&drafted, ClaimAfter::ByStatus).await {
             Committed::Written { held } => {
+                self.followers.recorded(&due);
                 self.pending.clear();
                 self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
@@ -437,7 +463,7 @@ impl Step<'_> {
             Ok(drafted) => drafted,
             Err(bug) => return self.give_up(&bug.to_string()).await,
         };
-        match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::Retain).await {
+        match self.commit(&drafted, ClaimAfter::Retain).await {
             Committed::Written { .. } => self.items.retain(|item| item.position != position),
             Committed::Reconsider => return Turned::Again,
             Committed::Lost(_) => return Turned::End(Ended::Lost),
@@ -461,8 +487,10 @@ impl Step<'_> {
                 self.drive.set_aside().await;
                 return Ended::Unavailable(error.to_string());
             }
-            if let Turned::End(ended) = self.record_failure(failure.clone()).await {
-                return ended;
+            match self.record_failure(failure.clone()).await {
+                Turned::End(ended) => return ended,
+                Turned::Wait(_) => return self.go().await,
+                Turned::Again => {}
             }
         }
     }
@@ -483,8 +511,9 @@ impl Step<'_> {
             Err(error) => Err(error),
         };
         if let Ok(drafted) = drafted {
-            match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
-                Committed::Written { .. } => return Turned::End(Ended::HandedBack),
+            match self.commit(&drafted, ClaimAfter::ByStatus).await {
+                Committed::Written { held: true } => return Turned::Wait(Act::Rest),
+                Committed::Written { held: false } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}
             }
@@ -567,8 +596,17 @@ impl Step<'_> {
 
     /// Puts what came back and what follows from it into a draft, up to the next thing that
     /// the outside world has to do.
-    fn decide(&self) -> Result<(Option<Drafted>, Act), RecordError> {
+    ///
+    /// `due` is what observers want on record by now.
+    fn decide(&self, due: &[PluginRecord]) -> Result<(Option<Drafted>, Act), RecordError> {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
+        if !due.is_empty() {
+            let mut observed = draft.clone();
+            match decide::observed(&mut observed, due.to_vec()) {
+                Ok(()) => draft = observed,
+                Err(error) => tracing::warn!(task = %self.task.id(), %error, "an observer's record does not fit"),
+            }
+        }
         for happened in &self.pending {
             self.record(&mut draft, happened)?;
         }
@@ -669,13 +707,13 @@ impl Step<'_> {
             }
             // A revision is recorded where it is decided on.
             Act::WaitUntil(_) | Act::Revise(_) => None,
-            Act::Rest | Act::Over | Act::HandBack => {
+            Act::Rest | Act::Over => {
                 if *act == Act::Rest {
                     tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
                 }
-                self.drive.release(None).await;
-                Some(Ended::HandedBack)
+                self.hand_back_observed().await
             }
+            Act::HandBack => Some(self.hand_back().await),
         }
     }
 
@@ -688,6 +726,41 @@ impl Step<'_> {
     async fn hand_back(&self) -> Ended {
         self.drive.release(None).await;
         Ended::HandedBack
+    }
+
+    /// Hands the task back once what observers made of it is on record, for those that keep their
+    /// place (EN-5); `None` when something came that is to be looked at first.
+    async fn hand_back_observed(&mut self) -> Option<Ended> {
+        let records = self.followers.records(self.task.id());
+        if records.is_empty() {
+            return Some(self.hand_back().await);
+        }
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::observed(&mut draft, records.clone()) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        let drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(error) => return Some(self.hand_back_unobserved(&error.to_string()).await),
+        };
+        let committer = self.drive.committer();
+        match committer.commit(&mut self.task, &drafted, self.seen, ClaimAfter::ByStatus).await {
+            Committed::Written { .. } => {
+                self.followers.recorded(&records);
+                self.followers.show(&drafted);
+                Some(Ended::HandedBack)
+            }
+            Committed::Reconsider => None,
+            Committed::Lost(_) => Some(Ended::Lost),
+            Committed::Refused(why) => Some(self.hand_back_unobserved(&why).await),
+        }
+    }
+
+    /// What an observer wants on record and cannot be is its own affair.
+    async fn hand_back_unobserved(&self, why: &str) -> Ended {
+        tracing::warn!(task = %self.task.id(), why, "what observers want on record cannot be recorded");
+        self.hand_back().await
     }
 
     async fn begin_request(&mut self, action: Seq) -> Option<Ended> {

@@ -5,6 +5,7 @@
 mod clauses;
 mod common;
 mod content;
+mod observers;
 mod outage;
 mod plugins;
 mod steps;

@@ -26,7 +26,7 @@ pub use budget::{exhausted, remaining};
 pub use draft::{Draft, Drafted, RecordError, Sent, Stamp};
 pub use next::{Act, Inputs, Move, Next, next};
 pub use record::{
-    Answer, CallOutcome, CallPlan, Composer, Refusal, Revision, Spawn, call_outcome, close_request, fail, refusal,
-    reply, revise,
+    Answer, CallOutcome, CallPlan, Composer, PluginRecord, Refusal, Revision, Spawn, call_outcome, close_request, fail,
+    observed, refusal, reply, revise,
 };
 pub use recover::{Orphan, settle_orphan};

@@ -230,6 +230,7 @@ impl EventType {
                 | Self::TaskSnapshot
                 | Self::CheckpointRecorded
                 | Self::LateResultRecorded
+                | Self::ExtensionRecorded
                 | Self::EffectResolved
                 | Self::RetentionChanged
                 | Self::ArtifactRetired

@@ -129,6 +129,7 @@ impl Event {
                 | "TaskSnapshot"
                 | "CheckpointRecorded"
                 | "LateResultRecorded"
+                | "ExtensionRecorded"
                 | "EffectResolved"
                 | "RetentionChanged"
                 | "ArtifactRetired"

@@ -129,7 +129,12 @@ impl Stage {
 
     /// A worker of another host on the same store, which has what `more` adds and nothing else.
     pub fn worker_of(&self, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
-        let host = more(Host::builder(self.store.clone(), self.cast.clone())).build();
+        self.worker_on(self.store.clone(), more)
+    }
+
+    /// The same, which sees the store as `seen`, through whatever is laid around it.
+    pub fn worker_on(&self, seen: Arc<dyn Store>, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
+        let host = more(Host::builder(seen, self.cast.clone())).build();
         Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()).until_idle())
     }
 

@@ -2,6 +2,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
+use super::plugins::{PluginRecord, extend};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
 use crate::canonical::{Domain, Hash, to_vec};
@@ -10,8 +11,8 @@ use crate::decide::budget::slice;
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalRequested, CallEntry, CallStatus, ExtensionRecorded, QuestionAsked, SubtaskSpawned, TaskCreated,
-    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+    ApprovalRequested, CallEntry, CallStatus, QuestionAsked, SubtaskSpawned, TaskCreated, TaskStatePatch,
+    TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
@@ -269,14 +270,9 @@ pub(in crate::decide) fn finish_call(
     let CallOutcome { elapsed_ms, status, whole, records, .. } = outcome;
     let finished = ToolCallFinished { again, call, elapsed_ms, output, status, whole };
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
-    for (plugin, kind, body) in records {
-        let body = Body::text(&body, draft.blobs());
-        let record =
-            ExtensionRecorded { body, kind: clip(&kind, WORD_BYTES_MAX), plugin: clip(&plugin, WORD_BYTES_MAX) };
-        let actor = alloc::format!("plugin:{}", record.plugin);
-        draft.push(&actor, Origin::Tool, None, record)?;
-    }
-    Ok(())
+    records
+        .into_iter()
+        .try_for_each(|(plugin, kind, body)| extend(draft, Origin::Tool, PluginRecord { plugin, kind, body }))
 }
 
 /// An outcome that is nothing but a status and a sentence.

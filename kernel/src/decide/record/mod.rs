@@ -10,7 +10,7 @@ mod turn;
 use alloc::string::String;
 
 pub use calls::{CallOutcome, CallPlan, Spawn, call_outcome};
-pub use plugins::{Revision, revise};
+pub use plugins::{PluginRecord, Revision, observed, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use turn::fail;
 

@@ -2,11 +2,12 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::body::ContentRef;
+use super::WORD_BYTES_MAX;
+use crate::body::{Body, ContentRef};
 use crate::canonical::to_vec;
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
-use crate::event::{AgentRevised, Budget, PluginPin, PluginsPinned};
+use crate::event::{AgentRevised, Budget, ExtensionRecorded, PluginPin, PluginsPinned};
 use crate::id::Position;
 use crate::limits::{DETAIL_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::wake::{InboxItem, Item};
@@ -38,6 +39,35 @@ fn fitting(pins: &[PluginPin]) -> Result<usize, RecordError> {
         }
     }
     Ok(pins.len())
+}
+
+/// A record of a plugin (EN-9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginRecord {
+    /// The plugin.
+    pub plugin: String,
+    /// The record's kind; the last of each kind is kept in the state.
+    pub kind: String,
+    /// The record, as text.
+    pub body: String,
+}
+
+/// Records what observers made of the events they were shown, and how far that was: all of it
+/// in one append (EN-5).
+///
+/// # Errors
+/// When something does not fit.
+pub fn observed(draft: &mut Draft, records: Vec<PluginRecord>) -> Result<(), RecordError> {
+    records.into_iter().try_for_each(|record| extend(draft, Origin::Observer, record))
+}
+
+/// Appends a record of a plugin.
+pub(super) fn extend(draft: &mut Draft, origin: Origin, record: PluginRecord) -> Result<(), RecordError> {
+    let body = Body::text(&record.body, draft.blobs());
+    let kind = clip(&record.kind, WORD_BYTES_MAX);
+    let record = ExtensionRecorded { body, kind, plugin: clip(&record.plugin, WORD_BYTES_MAX) };
+    let actor = alloc::format!("plugin:{}", record.plugin);
+    draft.push(&actor, origin, None, record).map(|_| ())
 }
 
 /// What a new definition comes to.

@@ -108,6 +108,10 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::AgentRevised(_) => {
             task.is_between_steps().then_some(()).ok_or("the definition changes only between two steps")
         }
+        // What observers saw of the end is on record after it.
+        Payload::ExtensionRecorded(_) if task.status.is_over() => {
+            (event.origin == Origin::Observer).then_some(()).ok_or("the task is over")
+        }
         Payload::PluginsPinned(pinned) => {
             let named = |pin: &PluginPin| !pin.name.is_empty();
             pinned.plugins.iter().all(named).then_some(()).ok_or("a plugin is pinned by its name")
