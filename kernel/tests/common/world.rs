@@ -130,7 +130,7 @@ impl fmt::Debug for World {
     }
 }
 
-fn ledger() -> LedgerId {
+pub fn ledger() -> LedgerId {
     LedgerId::new("0197a000-0000-7000-8000-00000000000a").unwrap()
 }
 

@@ -254,6 +254,44 @@ fn en_4_a_stopped_child_is_charged_what_it_says_it_spent() {
     assert_eq!(fold(&world.log).governance().spent().steps, 4);
 }
 
+/// A fork and a rewind leave what was spent and granted as it was; what was asked lapses.
+#[test]
+fn en_4_neither_a_fork_nor_a_rewind_refills_a_budget() {
+    let mut world = World::born(1, Habits { crash: 0, message: 0, ..Habits::families(true, steps(2)) });
+    world.finish_turn();
+    world.advance();
+    let (boundary, appends) = (world.task.head().seq, world.log.appends.len());
+    assert_eq!(world.task.status(), Status::Waiting);
+    world.say();
+    world.finish_turn();
+    world.advance();
+    world.say();
+    world.advance();
+    let (call, _) = world.task.governance().budget_approval().unwrap();
+    world.deliver(Item::Verdict { call, reason: None, verdict: ApprovalVerdict::Approve });
+    world.finish_turn();
+    world.advance();
+    let before = world.task.clone();
+    assert_eq!((before.governance().spent().steps, before.governance().budget), (3, steps(4)));
+
+    let forked = TaskForked {
+        ledger: crate::common::world::ledger(),
+        source: before.id().clone(),
+        source_hash: before.head().hash,
+        source_seq: before.head().seq,
+    };
+    let event = crate::common::hand::first("fork", &forked.ledger.clone(), forked.into());
+    let fork = Task::begin(&event, event.seal().unwrap().hash, Some(&before)).unwrap();
+    assert_eq!((fork.governance().spent().steps, fork.governance().budget), (3, steps(4)));
+
+    let landing = fold(&world.log.prefix(appends));
+    let mut rewound = before.clone();
+    let event = crate::common::hand::follow(&before, None, TaskRewound { to_seq: boundary }.into());
+    rewound.apply_landing(&event, event.seal().unwrap().hash, &landing).unwrap();
+    assert_eq!((rewound.governance().spent().steps, rewound.governance().budget), (3, steps(4)));
+    assert!(rewound.governance().budget_approval().is_none());
+}
+
 fn refused(hand: &crate::common::hand::Hand, asked: ApprovalRequested) -> String {
     hand.clone().try_push(None, asked).unwrap_err().rule
 }

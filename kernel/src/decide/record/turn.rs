@@ -78,8 +78,8 @@ fn stop_child(draft: &mut Draft, action: Seq, child: &OpenChild) -> Result<(), R
         failure: None,
         spent: Default::default(),
         status: SubtaskStatus::Cancelled,
-        // Its slice stays set aside until it says what it spent.
-        unsettled: !child.budget.is_unlimited(),
+        // Its slice stays set aside, and nothing is charged, until it says what it spent.
+        unsettled: true,
     };
     draft.push("engine", Origin::Engine, Some(action), done)?;
     let actor = alloc::format!("task:{}", draft.task().id());
