@@ -435,7 +435,7 @@ impl Client {
         let state = self.state(task, None, false).await?;
         let content = self.content()?;
         let now = Definition::from_bytes(&content.get(state.definition()).await?)?;
-        revise::check(&now, definition).map_err(|why| ClientError::Revision { task: task.clone(), why })?;
+        revise::check(&state, &now, definition).map_err(|why| ClientError::Revision { task: task.clone(), why })?;
         let body = Blob::new(MEDIA_DEFINITION, definition.to_bytes()?);
         for blob in blobs.iter().chain([&body]) {
             content.put(blob).await?;

@@ -86,9 +86,7 @@ impl Drive {
             Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
         };
         let lacking = plugins::lacking(&task, &setup.pins);
-        let stops = claimed.items.iter().any(|item| matches!(item.item, Item::Cancel { .. }));
-        // What ends it, or came after its end, needs no plugin.
-        let needs = unusable.is_none() && !stops && !task.status().is_over() && !lacking.is_empty();
+        let needs = unusable.is_none() && !lacking.is_empty() && !needs_no_plugin(&task, &claimed.items);
         if needs && !self.lacks.is_one_too_many(&task) {
             tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
             self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
@@ -193,6 +191,17 @@ impl Drive {
     fn committer(&self) -> Committer<'_> {
         Committer { host: &self.host, hold: &self.hold, lease: self.lease, outage: &self.outage }
     }
+}
+
+/// Whether a task is over, is to end, or is to move to another definition before anything else is
+/// done with it: no plugin is needed for that.
+fn needs_no_plugin(task: &Task, items: &[InboxItem]) -> bool {
+    let frees = |item: &InboxItem| match item.item {
+        Item::Cancel { .. } => true,
+        Item::Revise { .. } => task.is_between_steps(),
+        _ => false,
+    };
+    task.status().is_over() || items.iter().any(frees)
 }
 
 /// Actions that are under way outside.
@@ -447,7 +456,8 @@ impl Step<'_> {
         let (Ok(content), Some(Item::Revise { definition })) = (host.content(), order) else {
             return Turned::End(self.hand_back().await);
         };
-        let checked = match revise::check_content(content, self.setup.definition.as_ref(), definition).await {
+        let checked = match revise::check_content(content, &self.task, self.setup.definition.as_ref(), definition).await
+        {
             Ok(checked) => checked,
             Err(why) => {
                 self.drive.set_aside().await;
@@ -470,6 +480,11 @@ impl Step<'_> {
             Committed::Refused(why) => return self.give_up(&why).await,
         }
         match Setup::read(&self.drive.host, &self.task).await {
+            // A refusal leaves what this worker lacks in force.
+            Ok(setup) if !plugins::lacking(&self.task, &setup.pins).is_empty() => {
+                self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+                return Turned::End(Ended::LacksPlugins);
+            }
             Ok(setup) => (self.setup, self.unusable) = (setup, None),
             Err(SetupError::Unusable(failure)) => (self.setup, self.unusable) = (Setup::none(), Some(failure)),
             Err(SetupError::Unavailable(why)) => {
@@ -477,6 +492,7 @@ impl Step<'_> {
                 return Turned::End(Ended::Unavailable(why));
             }
         }
+        self.spawns.clear();
         Turned::Again
     }
 

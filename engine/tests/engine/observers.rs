@@ -67,7 +67,7 @@ async fn is_exact(stage: &Stage, task: &TaskId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn en_5_a_task_is_handed_back_once_records_have_landed() {
+async fn en_5_en_9_a_task_is_handed_back_once_records_have_landed() {
     let stage = Stage::new(&[("main", &[say("one"), note("a"), say("two")])]);
     let task = stage.submit(|submission| submission.definition.interactive = true).await;
     stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();

@@ -169,8 +169,11 @@ async fn en_8_a_task_moves_to_another_definition() {
     other.tools.retain(|tool| tool != "Note");
     other.budget.steps = Some(9);
     stage.client.revise(&task, USER, &other, &[]).await.unwrap();
-    // A task at rest takes the order when it is next held; nobody is woken by it.
+    // A task at rest takes the order as it rests.
     stage.work().await;
+    assert_eq!(stage.count(&task, EventType::AgentRevised).await, 1);
+    assert_eq!((stage.status(&task).await, stage.count(&task, EventType::TaskWoken).await), (Status::Waiting, 0));
+    stage.is_at_rest(&task).await;
     stage.client.send(&task, USER, "Go on.").await.unwrap();
     stage.work().await;
     let state = stage.client.state(&task, None, false).await.unwrap();
@@ -194,22 +197,58 @@ async fn en_8_a_task_moves_to_another_definition() {
     stage.is_at_rest(&task).await;
 }
 
-/// An order that comes while a call runs is carried out between two steps.
+/// An order that comes while a request or a call runs is carried out after it.
 #[tokio::test(start_paused = true)]
 async fn en_8_a_running_task_moves_between_two_steps() {
-    let wait = || calls(&[call("Wait", json!({ "seconds": 5 }))]);
-    let stage = Stage::new(&[("main", &[wait(), wait(), say("done")])]);
-    let task = stage.submit(|_| ()).await;
+    let stage = Stage::new(&[("main", &[note("a"), json!({ "text": "done", "delay_ms": 5_000 }), say("done")])]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
     let works = stage.works();
-    stage.reaches(&task, EventType::TaskSuspended).await;
+    stage.reaches(&task, EventType::ToolCallFinished).await;
     let mut other = stage.definition().clone();
     other.name = "other".into();
     stage.client.revise(&task, USER, &other, &[]).await.unwrap();
     works.await.unwrap().unwrap();
     let kinds = stage.kinds(&task).await;
-    let at = kinds.iter().position(|kind| *kind == EventType::AgentRevised).unwrap();
-    assert_eq!(kinds[at - 1], EventType::TaskWoken);
-    assert_eq!(kinds[at + 1..at + 3], [EventType::PluginsPinned, EventType::ContextPlanComposed]);
+    assert_eq!(kinds[kinds.len() - 2..], [EventType::TaskSuspended, EventType::AgentRevised]);
+    stage.is_at_rest(&task).await;
+}
+
+/// A call that waits for a ruling keeps its tool, whoever revises the task; it starts with what is
+/// in force then.
+#[tokio::test(start_paused = true)]
+async fn en_8_a_call_that_waits_for_a_ruling_keeps_its_tool() {
+    let stage = Stage::new(&[("main", &[note("a"), say("done")])]);
+    let task = stage.submit(|submission| submission.definition.ask = vec!["Note".into()]).await;
+    stage.work().await;
+    let mut other = stage.definition().clone();
+    other.tools.retain(|tool| tool != "Note");
+    let refused = stage.client.revise(&task, USER, &other, &[]).await;
+    assert!(matches!(refused, Err(ClientError::Revision { .. })), "{refused:?}");
+    other.tools.push("Note".into());
+    stage.client.revise(&task, USER, &other, &[]).await.unwrap();
+    stage.work().await;
+    stage.is_at_rest(&task).await;
+    let state = stage.client.state(&task, None, false).await.unwrap();
+    let call = *state.governance().approvals.keys().next().unwrap();
+    stage.client.rule(&task, USER, call, plica_kernel::event::ApprovalVerdict::Approve, None).await.unwrap();
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    let kinds = stage.kinds(&task).await;
+    let at = kinds.iter().position(|kind| *kind == EventType::ToolCallStarted).unwrap();
+    assert_eq!(kinds[at - 2..at], [EventType::ApprovalResolved, EventType::PluginsPinned]);
+}
+
+/// A definition that needs less is a way out for a task that no worker can go on with.
+#[tokio::test(start_paused = true)]
+async fn en_8_rc_8_a_task_moves_away_from_a_plugin_that_is_gone() {
+    let stage = Stage::new(&[("main", &[ask(), say("done")])]);
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    let mut other = stage.definition().clone();
+    other.tools.retain(|tool| tool != "Note");
+    stage.client.revise(&task, USER, &other, &[]).await.unwrap();
+    answer(&stage, &task).await;
+    stage.worker_of(|host| host).run(Stop::new()).await.unwrap();
     assert_eq!(stage.status(&task).await, Status::Completed);
     stage.is_at_rest(&task).await;
 }

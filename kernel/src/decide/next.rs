@@ -163,8 +163,7 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
     }
 }
 
-/// An order to move to another definition, where one can be taken: between two steps, when
-/// nothing is open but children that go on by themselves, which have definitions of their own.
+/// An order to move to another definition, where one can be taken: between two steps.
 fn revision_among(task: &Task, inputs: &Inputs) -> Option<Position> {
     let revises = |item: &&InboxItem| matches!(item.item, Item::Revise { .. });
     inputs.items.iter().find(revises).filter(|_| task.is_between_steps()).map(|item| item.position)

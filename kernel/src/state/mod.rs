@@ -119,11 +119,20 @@ impl Task {
         self.status
     }
 
-    /// Whether the last step is done and the next one has not begun: no request is composed, and
-    /// no call lacks its result.
+    /// Whether nothing is under way that a definition is used for: no request is composed, no
+    /// tool runs, no end is decided on. Whatever waits, for people, children, events or the time,
+    /// waits on.
     pub fn is_between_steps(&self) -> bool {
-        let phase = matches!(self.runtime.phase, Phase::Compose | Phase::Rest);
-        phase && self.runtime.round.is_none() && self.governance.model_action().is_none() && !self.status.is_over()
+        let idle =
+            self.status == Status::Waiting || matches!(self.runtime.phase, Phase::Compose | Phase::Rest | Phase::Calls);
+        let runs = |action: &OpenAction| matches!(action.what, ActionKind::Model | ActionKind::Call(_));
+        idle && !self.status.is_over() && !self.governance.actions.iter().any(runs)
+    }
+
+    /// The tools of calls that are still to be started, once someone lets them run.
+    pub fn tools_to_start(&self) -> impl Iterator<Item = &str> {
+        let asked = self.governance.approvals.values();
+        asked.filter(|one| one.subject.is_none() && one.resolved.is_none()).map(|one| one.tool.as_str())
     }
 
     /// What wakes it; empty unless it waits.

@@ -174,6 +174,7 @@ impl Item {
                 | Self::Rewind { .. }
                 | Self::Close { .. }
                 | Self::Reopen { .. }
+                | Self::Revise { .. }
         )
     }
 

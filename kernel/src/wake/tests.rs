@@ -89,7 +89,7 @@ fn wa_2_items_carry_their_keys() {
         (Item::Close { reason: None }, None, true, false),
         (Item::Rewind { to_seq: Seq(2) }, None, true, true),
         (Item::Reopen { reason: None }, None, true, true),
-        (revise, None, false, false),
+        (revise, None, true, false),
         (evidence, None, false, true),
     ] {
         assert_eq!(item.key().map(|key| key.to_string()).as_deref(), key, "{}", item.kind());

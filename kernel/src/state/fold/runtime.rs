@@ -99,6 +99,8 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
             state.internal_errors = if internal { state.internal_errors + 1 } else { 0 };
             end_turn(state);
         }
+        // What is asked once there is room again is composed anew: people may speak meanwhile.
+        Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Budget => state.phase = Phase::Compose,
         Payload::TurnInterrupted(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
