@@ -259,3 +259,23 @@ async fn rc_8_a_task_that_is_audited_is_left_to_workers_that_audit_it() {
     let Some(Payload::TaskFailed(failed)) = last else { panic!("{last:?}") };
     assert!(failed.detail.is_some_and(|detail| detail.contains("observer audit 1 of host")));
 }
+
+/// A fork has a log of its own, which is audited from its first event; a rewind goes on with its
+/// own, dead events included.
+#[tokio::test(start_paused = true)]
+async fn en_5_a_fork_is_followed_from_its_own_beginning_and_a_rewind_goes_on() {
+    let stage = Stage::new(&[("main", &[say("one"), say("two"), say("three")])]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    let boundary = stage.kinds(&task).await.iter().position(|kind| *kind == EventType::TaskSuspended).unwrap() + 1;
+    let boundary = Seq(boundary as u64);
+    let fork = stage.client.fork(&task, USER, Some(boundary)).await.unwrap();
+    stage.client.send(&task, USER, "Go on.").await.unwrap();
+    stage.client.send(&fork, USER, "Go on here.").await.unwrap();
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    is_exact(&stage, &fork).await;
+    stage.client.rewind(&task, USER, boundary).await.unwrap();
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    assert_eq!(stage.count(&task, EventType::TaskRewound).await, 1);
+    is_exact(&stage, &task).await;
+}
