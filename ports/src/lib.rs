@@ -8,16 +8,19 @@
 mod clock;
 mod content;
 mod definition;
+mod files;
 mod guard;
 mod model;
 mod observer;
 mod policy;
 pub mod store;
+mod text;
 mod tool;
 
 pub use clock::Clock;
 pub use content::{ContentError, ContentStore};
 pub use definition::{Definition, DefinitionError, ModelChoice, OnCrash, PermissionMode};
+pub use files::{FileNow, Files, FilesError};
 pub use guard::{Guard, GuardView, Ruling};
 pub use model::{
     Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,
@@ -25,4 +28,5 @@ pub use model::{
 pub use observer::{Observer, Record};
 pub use policy::{Policy, PolicyView};
 pub use store::Store;
+pub use text::ForeignText;
 pub use tool::{CallContext, Effect, Recovered, Stop, StopSignal, Tool, ToolDeclaration, ToolError, ToolOutput};

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use plica_kernel::body::Blob;
+use plica_kernel::decide::ChangedFile;
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
 use crate::observer::Record;
@@ -32,6 +33,26 @@ pub struct ToolDeclaration {
     pub retry_safe: bool,
     /// Its version.
     pub version: String,
+}
+
+impl ToolDeclaration {
+    /// A tool of version `1`. What only reads is safe to run again after a crash; anything else
+    /// is not, unless it says so.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        schema: impl Into<String>,
+        effect: Effect,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+            effect,
+            retry_safe: effect == Effect::Read,
+            version: "1".into(),
+        }
+    }
 }
 
 /// The circumstances of one call.
@@ -119,6 +140,8 @@ pub struct ToolOutput {
     pub whole: Option<Blob>,
     /// Other bodies that belong to the call, such as pre-images of files (TO-5).
     pub blobs: Vec<Blob>,
+    /// Files of the workspace that it changed, in order, so that a rewind can put them back.
+    pub files: Vec<ChangedFile>,
     /// Records to append with the call's outcome (EN-9).
     pub records: Vec<Record>,
 }

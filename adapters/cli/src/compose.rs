@@ -15,7 +15,7 @@ use plica_ports::store::{ProcessIdentity, Worker as Identity};
 use plica_sqlite::{OpenOptions, SqliteStore};
 
 use self::models::Models;
-pub use self::models::{Reach, providers, reach};
+pub use self::models::{Reach, providers, reach, reach_of, served};
 use crate::fault::{Fault, STORE_HINT};
 
 /// The store that `--store` or `PLICA_STORE` names, else a file in the user's data folder
@@ -47,7 +47,7 @@ pub fn tool_names() -> Vec<String> {
 
 /// A host on `store` with every adapter of this build.
 pub fn host(store: Arc<dyn Store>) -> HostBuilder {
-    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all())
+    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all()).files(Arc::new(plica_tools::WorkspaceFiles))
 }
 
 /// What a worker of this process is to do.

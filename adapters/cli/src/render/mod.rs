@@ -22,10 +22,12 @@ use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
+pub use event::summary;
 pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;
-use text::{clean, cut, indented};
+use text::indented;
+pub use text::{clean, cut, harmless};
 
 /// Characters of a goal in a list.
 const GOAL_CHARS: usize = 60;
@@ -39,6 +41,11 @@ const ACTOR_CHARS: usize = 40;
 const TYPE_WIDTH: usize = 20;
 /// Lines of a call's result in a conversation.
 const RESULT_LINES: usize = 12;
+
+/// A text on one line, whatever a terminal would make of it.
+pub fn line(text: &str) -> String {
+    text::clean(text)
+}
 
 /// The tasks as a table with a head line, in the order given; `now` is the store's time. No
 /// tasks are no lines: that there are none is said elsewhere than on standard output.
@@ -57,7 +64,7 @@ pub fn task_tree(roots: Vec<Row>, subtasks: Vec<Row>, now: Timestamp) -> String 
     let mut below: BTreeMap<TaskId, Vec<Row>> = BTreeMap::new();
     // They come newest first, and are taken from the end.
     for row in subtasks {
-        if let Some(parent) = row.facts.parent.clone() {
+        if let Some(parent) = row.facts.parent.clone().or_else(|| row.facts.source.clone()) {
             below.entry(parent).or_default().push(row);
         }
     }
@@ -142,7 +149,7 @@ pub fn event_line(event: &Envelope) -> String {
     let origin = origin_name(event.origin);
     let actor = cut(&event.actor, ACTOR_CHARS);
     let who = if origin == actor { actor } else { format!("{origin}/{actor}") };
-    let summary = event::summary(&event.payload);
+    let summary = summary(&event.payload);
     let line = format!("{:>5}  {seconds}Z  {kind:<TYPE_WIDTH$}  {who:<10}  {summary}", event.seq);
     line.trim_end().to_owned()
 }

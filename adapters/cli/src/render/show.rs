@@ -9,6 +9,7 @@ use plica_ports::store::{Row, WorkerRow};
 
 use super::text::{clean, cut};
 use super::{counted, span};
+use crate::commands::word;
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
@@ -175,13 +176,4 @@ fn of_subtasks(need: u32, subtasks: &[Subtask]) -> String {
         text.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
     }
     text
-}
-
-/// A text as one word of a shell's command line.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '%' | '+' | ',');
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", clean(text).replace('\'', "'\\''"))
 }

@@ -3,7 +3,10 @@
 mod attack;
 mod bad_input;
 mod damage;
+mod demo;
+mod examples;
 mod kill;
+mod live;
 mod model;
 mod read;
 mod steer;

@@ -16,7 +16,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
