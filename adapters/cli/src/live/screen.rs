@@ -313,8 +313,10 @@ impl Screen {
         let begun = self.tasks.get_mut(task).and_then(|strip| strip.calls.remove(&call.call));
         let follows = self.last_begun.take_if(|last| (&last.0, last.1) == (task, call.call)).is_some();
         let tool = match begun {
-            Some((tool, _)) if !follows => format!("{tool} "),
-            _ => String::new(),
+            Some(_) if follows => String::new(),
+            Some((tool, _)) => format!("{tool} "),
+            // Another worker began it.
+            None => format!("call {} ", call.call),
         };
         let (look, status) = match call.status {
             CallStatus::Ok => (Look::Good, "ok"),
