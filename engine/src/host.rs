@@ -2,7 +2,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use plica_kernel::id::{Seq, TaskId};
-use plica_ports::{Clock, ContentStore, Definition, Delta, Guard, Model, ModelChoice, Observer, Policy, Store, Tool};
+use plica_ports::{
+    Clock, ContentStore, Definition, Delta, Files, Guard, Model, ModelChoice, Observer, Policy, Store, Tool,
+};
 
 use crate::time::TokioClock;
 
@@ -69,6 +71,7 @@ pub struct Host {
     pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) audience: Option<Arc<dyn Audience>>,
+    pub(crate) files: Option<Arc<dyn Files>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -85,6 +88,7 @@ impl Host {
                 policy: None,
                 observers: Vec::new(),
                 audience: None,
+                files: None,
                 clock: Arc::new(TokioClock::new()),
             },
         }
@@ -192,6 +196,13 @@ impl HostBuilder {
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.host.observers.push(observer);
+        self
+    }
+
+    /// Puts files back when a task is rewound.
+    #[must_use]
+    pub fn files(mut self, files: Arc<dyn Files>) -> Self {
+        self.host.files = Some(files);
         self
     }
 

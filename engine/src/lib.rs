@@ -40,6 +40,7 @@ mod host;
 mod load;
 mod outage;
 mod plan;
+mod rewind;
 mod setup;
 mod steering;
 mod step;

@@ -235,6 +235,8 @@ impl Screen {
             Payload::TurnInterrupted(_) => (Look::Odd, "interrupted "),
             Payload::StepAttemptAbandoned(_) => (Look::Odd, "the attempt was given up: "),
             Payload::TaskRewound(_) => (Look::Odd, "rewound "),
+            Payload::FilesRestored(_) => (Look::Quiet, "files put back: "),
+            Payload::StepAttemptResumed(_) => (Look::Quiet, "the attempt goes on "),
             Payload::TaskCompleted(_) if is_worker => return self.line(task, Look::Good, "done"),
             Payload::TaskFailed(_) if is_worker => (Look::Bad, "failed: "),
             Payload::TaskCancelled(_) if is_worker => (Look::Odd, "cancelled "),

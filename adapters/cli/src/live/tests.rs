@@ -93,7 +93,16 @@ impl Stage {
         let output = Body::Inline(output.into());
         self.event(
             name,
-            ToolCallFinished { again: false, call: call(index), elapsed_ms: 20, output, status, whole: None },
+            ToolCallFinished {
+                again: false,
+                call: call(index),
+                elapsed_ms: 20,
+                files: vec![],
+                files_over: 0,
+                output,
+                status,
+                whole: None,
+            },
         );
     }
 
