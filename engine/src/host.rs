@@ -70,8 +70,8 @@ pub struct Host {
     pub(crate) guards: Vec<Arc<dyn Guard>>,
     pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
-    pub(crate) audience: Option<Arc<dyn Audience>>,
     pub(crate) files: Option<Arc<dyn Files>>,
+    pub(crate) audience: Option<Arc<dyn Audience>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -87,8 +87,8 @@ impl Host {
                 guards: Vec::new(),
                 policy: None,
                 observers: Vec::new(),
-                audience: None,
                 files: None,
+                audience: None,
                 clock: Arc::new(TokioClock::new()),
             },
         }

@@ -74,6 +74,9 @@ pub const READBACK_TRIES_MAX: u32 = 5;
 pub const TASK_DEPTH_MAX: u32 = 8;
 /// Children that one task may spawn in its life.
 pub const SUBTASKS_MAX: u64 = 1_000;
+/// Tasks below one root, at any depth, from which on none of them spawns another. They are counted
+/// when a reply asks for children, so replies at the same moment may overshoot it by their calls.
+pub const TREE_TASKS_MAX: u64 = 4_000;
 /// Bytes of the kind of an event that is waited for.
 pub const EVENT_KIND_BYTES_MAX: usize = 96;
 /// Canonical bytes of the kinds of events that the waits of one reply name, all together: a

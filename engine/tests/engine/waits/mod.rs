@@ -1,5 +1,7 @@
 //! Waiting, waking and steering, in virtual time.
 
+mod bounds;
+mod crash;
 mod stage;
 
 use std::sync::Arc;

@@ -70,6 +70,7 @@ pub struct Stage {
     pub client: Client,
     pub note: Arc<Note>,
     host: Arc<Host>,
+    cast: Arc<Cast>,
     /// The agents, each of which knows all those before it.
     agents: Vec<Definition>,
 }
@@ -86,10 +87,10 @@ impl Stage {
             let bytes = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
             Arc::new(ScriptModel::parse(&bytes).unwrap())
         };
-        let cast = agents.iter().map(|(name, replies)| ((*name).to_owned(), script(replies))).collect();
+        let cast = Arc::new(Cast(agents.iter().map(|(name, replies)| ((*name).to_owned(), script(replies))).collect()));
         let store = Arc::new(MemoryStore::with(Arc::new(VirtualTime(Instant::now())), 7));
         let note = Arc::new(Note::new());
-        let mut host = Host::builder(store.clone(), Arc::new(Cast(cast))).tool(note.clone());
+        let mut host = Host::builder(store.clone(), cast.clone()).tool(note.clone());
         if let Some(guard) = guard {
             host = host.guard(guard);
         }
@@ -102,7 +103,7 @@ impl Stage {
                 definitions.iter().map(|known| (known.name.clone(), blob(known).reference)).collect();
             definitions.push(definition);
         }
-        Self { client: Client::new(store.clone()), store, note, host: host.build(), agents: definitions }
+        Self { client: Client::new(store.clone()), store, note, host: host.build(), cast, agents: definitions }
     }
 
     /// Submits a task to the last agent, its definition changed by `change`.
@@ -117,6 +118,12 @@ impl Stage {
     /// A worker that ends when there is nothing left to do.
     pub fn worker(&self) -> Worker {
         Worker::new(self.host.clone(), WorkerOptions::new(WorkerId::new("one").unwrap()).until_idle())
+    }
+
+    /// A resident worker of another process, which reaches the store in its own way.
+    pub fn other(&self, store: Arc<dyn Store>) -> Worker {
+        let host = Host::builder(store, self.cast.clone()).tool(self.note.clone()).build();
+        Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()))
     }
 
     /// Works until nothing is left to do.
