@@ -98,6 +98,7 @@ impl<'a> Account<'a> {
                 "TaskRewound" => by && event.payload["to_seq"] == to_seq.0,
                 _ => kind == "LateResultRecorded" && by,
             },
+            Item::Resolve { call, .. } => matches!(kind, "CallResolved" | "LateResultRecorded") && names(call) && by,
             Item::Revise { .. } => kind == "AgentRevised" && by,
         }
     }
