@@ -94,7 +94,11 @@ impl<'a> Account<'a> {
             Item::Cancel { .. } => matches!(kind, "TaskCancelled" | "TaskFailed"),
             Item::Close { .. } => kind == "ConversationClosed" && by,
             Item::Reopen { .. } => kind == "ConversationReopened" && by,
-            Item::Rewind { to_seq } => kind == "TaskRewound" && event.payload["to_seq"] == to_seq.0,
+            Item::Rewind { to_seq } => match kind {
+                "TaskRewound" => by && event.payload["to_seq"] == to_seq.0,
+                _ => kind == "LateResultRecorded" && by,
+            },
+            Item::Revise { .. } => kind == "AgentRevised" && by,
         }
     }
 

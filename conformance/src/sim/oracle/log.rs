@@ -268,8 +268,11 @@ impl Log {
         let alternatives = wake["any"].as_array().into_iter().flatten();
         let key = |one: &Value| (one["key"].as_str().unwrap_or_default().to_owned(), one["need"].as_u64().unwrap_or(1));
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
-        self.waits_for_message = event.text("reason")? != "calls";
-        let expected = if self.waits_for_message {
+        let reason = event.text("reason")?;
+        self.waits_for_message = !matches!(reason, "calls" | "budget");
+        let expected = if reason == "budget" {
+            self.rounds.waits.wake_of_budget()
+        } else if self.waits_for_message {
             self.rounds.turn_ended();
             self.rounds.waits.wake_of_rest()
         } else {
