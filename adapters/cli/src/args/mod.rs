@@ -584,7 +584,7 @@ Example:
 #[derive(Debug, Args)]
 pub struct AgentSet {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The agent's TOML file
     #[arg(value_name = "FILE")]
