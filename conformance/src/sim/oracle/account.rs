@@ -9,12 +9,13 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 8] = [
+const TRACES: [&str; 9] = [
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",
     "LateResultRecorded",
     "TurnInterrupted",
+    "TaskRewound",
     "TaskCancelled",
     "ConversationClosed",
     "ConversationReopened",
@@ -94,7 +95,10 @@ impl<'a> Account<'a> {
             Item::Cancel { .. } => matches!(kind, "TaskCancelled" | "TaskFailed"),
             Item::Close { .. } => kind == "ConversationClosed" && by,
             Item::Reopen { .. } => kind == "ConversationReopened" && by,
-            Item::Rewind { to_seq } => kind == "TaskRewound" && event.payload["to_seq"] == to_seq.0,
+            Item::Rewind { to_seq } => match kind {
+                "TaskRewound" => by && event.payload["to_seq"] == to_seq.0,
+                _ => kind == "LateResultRecorded" && by && event.payload["call"].is_null(),
+            },
         }
     }
 

@@ -152,6 +152,11 @@ impl Inbox {
         self.untaken_items().any(|item| matches!(item, Item::Cancel { .. } | Item::Interrupt { .. }))
     }
 
+    /// Whether an order to go back lies there.
+    pub fn is_told_to_go_back(&self) -> bool {
+        self.untaken_items().any(|item| matches!(item, Item::Rewind { .. }))
+    }
+
     /// Whether something lies there that makes its task claimable until an append takes it:
     /// whatever steers or is waited for, or for a task that is over what outlives it (ST-7).
     pub fn has_work(&self, over: bool, wake: &Wake) -> bool {

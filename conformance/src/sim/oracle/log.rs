@@ -32,7 +32,7 @@ impl Status {
 }
 
 /// What the oracle knows of a log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Log {
     pub seq: u64,
     pub hash: String,
@@ -56,6 +56,8 @@ pub struct Log {
     /// What wakes the task.
     pub wake: Wake,
     pub reopened: bool,
+    /// Whether no turn is under way: where a rewind may land and a fork branch off.
+    pub rests_between_turns: bool,
     /// Events of the append that is not acknowledged yet.
     pub recent: Vec<Event>,
 }
@@ -79,6 +81,7 @@ impl Log {
         self.hash.clone_from(&event.hash);
         self.at.clone_from(&event.at);
         self.recent.push(event.clone());
+        self.turns(event);
         match event.kind.as_str() {
             "MessagesAppended" => self.messages(event, inbox, around),
             "TaskWoken" => {
@@ -99,6 +102,7 @@ impl Log {
         }?;
         match event.kind.as_str() {
             "TaskSuspended" => self.suspended(event),
+            "TaskRewound" | "StepAttemptAbandoned" => self.sealed(event, around),
             "TurnInterrupted" => {
                 self.rounds.turn_ended();
                 self.rounds.waits.needs.push(Need::Word(event.seq));
@@ -114,6 +118,44 @@ impl Log {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A fork takes over what its source was at this place, but for what was pending there.
+    pub fn branch(&self) -> Self {
+        let mut branch = Self { rounds: self.rounds.clone(), rests_between_turns: true, ..Self::default() };
+        branch.rounds.went_back();
+        branch.rounds.turn_ended();
+        branch
+    }
+
+    /// What is left behind by a rewind, or by an attempt that a crash broke, is over.
+    fn sealed(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        if event.kind == "TaskRewound" {
+            self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
+            (self.reopened, self.waits_for_message) = (true, true);
+            self.rounds.went_back();
+        } else {
+            self.rounds.broken_off(event.text("verdict")?, around.plan)?;
+            if event.payload["verdict"] == "park" {
+                self.rounds.waits.needs.push(Need::Word(event.seq));
+            }
+        }
+        self.rounds.turn_ended();
+        match self.open.iter().find(|(_, kind)| event.kind == "TaskRewound" || *kind != "SubtaskSpawned") {
+            Some((seq, kind)) => Err(format!("{} {} leaves {kind} {seq} open", event.kind, event.seq)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a turn is under way after this event (SN-5).
+    fn turns(&mut self, event: &Event) {
+        match event.kind.as_str() {
+            "MessagesAppended" => self.rests_between_turns = false,
+            "TaskSuspended" if event.payload["reason"] == "calls" => self.rests_between_turns = false,
+            "TaskSuspended" | "TaskRewound" | "TaskForked" => self.rests_between_turns = true,
+            _ if event.ends() => self.rests_between_turns = true,
+            _ => {}
         }
     }
 
@@ -181,7 +223,7 @@ impl Log {
             if !event.outlives() {
                 return Err(format!("{kind} {} follows the end", event.seq));
             }
-            if kind == "ConversationReopened" {
+            if matches!(kind, "ConversationReopened" | "TaskRewound") {
                 (self.status, self.waits_for_message) = (Status::Waiting, true);
                 self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
             }
@@ -189,7 +231,12 @@ impl Log {
         }
         let to = match (from, kind) {
             (Status::Unborn, "TaskCreated") | (Status::Waiting, "TaskWoken") => Status::Ready,
-            (Status::Unborn, _) | (_, "TaskCreated" | "TaskWoken") => {
+            (Status::Unborn, "TaskForked") => {
+                self.waits_for_message = true;
+                self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
+                Status::Waiting
+            }
+            (Status::Unborn, _) | (_, "TaskCreated" | "TaskForked" | "TaskWoken") => {
                 return Err(format!("{kind} {} while the task is {from:?}", event.seq));
             }
             (Status::Ready | Status::Running, "ContextPlanComposed") => Status::Running,
@@ -197,6 +244,7 @@ impl Log {
             (_, "ContextPlanComposed" | "TaskSuspended") => {
                 return Err(format!("{kind} {} while the task is {from:?}", event.seq));
             }
+            (_, "TaskRewound") => Status::Waiting,
             (_, "TaskCompleted") => Status::Completed,
             (_, "TaskFailed") => Status::Failed,
             (_, "TaskCancelled") => Status::Cancelled,

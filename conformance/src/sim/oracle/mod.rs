@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plica_kernel::id::TaskId;
+use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
@@ -70,6 +70,33 @@ struct Book {
     blocked: bool,
     /// The longest conversation that the model was shown.
     shown: Vec<String>,
+    /// What was known where no turn was under way: where a rewind may land, a fork branch off.
+    landings: BTreeMap<u64, Landing>,
+}
+
+/// What was known of a task at some event.
+#[derive(Debug, Clone)]
+struct Landing {
+    log: Log,
+    /// How much of the conversation the model had been shown.
+    shown: usize,
+}
+
+impl Book {
+    /// Takes the next event of the task's log.
+    fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        self.log.push(event, &mut self.inbox, around)?;
+        if event.kind == "TaskRewound" {
+            let to = event.number("to_seq");
+            let landing =
+                self.landings.get(&to).ok_or_else(|| format!("rewound to event {to}, where a turn was under way"))?;
+            self.shown.truncate(landing.shown);
+        }
+        if self.log.rests_between_turns {
+            self.landings.insert(event.seq, Landing { log: self.log.clone(), shown: self.shown.len() });
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -247,10 +274,22 @@ impl Oracle {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
             let around =
                 Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
-            self.check(task, |book| book.log.push(&Event::read(task.as_str(), one)?, &mut book.inbox, &around));
+            let event = Event::read(task.as_str(), one);
+            if let Ok(event) = &event
+                && event.kind == "TaskForked"
+            {
+                self.branch(task, event);
+            }
+            self.check(task, |book| book.push(&event?, &around));
         }
         self.check(task, |book| book.log.append_ends());
         self.pass_on(task);
+    }
+
+    /// Where a task may go back to.
+    pub fn landings(&self, task: &TaskId) -> Vec<Seq> {
+        let books = self.books();
+        books.tasks.get(task).into_iter().flat_map(|book| book.landings.keys()).map(|seq| Seq(*seq)).collect()
     }
 
     /// How many needs nobody has seen to yet; whoever does so takes it down.
@@ -295,7 +334,8 @@ impl Oracle {
                 account.settle(position.0, book.inbox.take(position.0)?)?;
             }
             account.close()?;
-            if let Some(position) = cancel.filter(|_| !book.log.status.is_over()) {
+            let rewound = recent.iter().any(|event| event.kind == "TaskRewound") || book.inbox.is_told_to_go_back();
+            if let Some(position) = cancel.filter(|_| !book.log.status.is_over() && !rewound) {
                 return Err(format!("went on after its holder had seen cancel {position}"));
             }
             let rests = book.log.status.is_over() || book.log.status == Status::Waiting;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use plica_kernel::id::CallId;
 use plica_kernel::time::Timestamp;
+use plica_ports::OnCrash;
 use serde_json::Value;
 
 use super::event::Event;
@@ -20,6 +21,7 @@ const TRIES_MAX: u64 = 9;
 const INTERRUPTIONS_MAX: u64 = 3;
 const STARTS_MAX: u64 = 3;
 const HOLLOW_MAX: u64 = 3;
+const SEALS_MAX: u64 = 3;
 
 /// A start of a call: under which epoch, and what runs.
 #[derive(Debug, Clone)]
@@ -42,7 +44,7 @@ pub struct Call {
 }
 
 /// What the oracle knows of requests and calls.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Rounds {
     pub calls: BTreeMap<String, Call>,
     /// Attempts of the plan in force.
@@ -57,6 +59,10 @@ pub struct Rounds {
     answers: u64,
     replies: u64,
     decisions: u64,
+    /// Attempts in a row that were sealed.
+    seals: u64,
+    /// Whether the last attempt was sealed.
+    sealed: bool,
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
     pub waits: Waits,
@@ -82,6 +88,9 @@ impl Rounds {
     fn composed(&mut self) -> Result<(), String> {
         if let Some((call, _)) = self.calls.iter().find(|(_, call)| call.answer.is_none()) {
             return Err(format!("the model is asked again while call {call} has no answer"));
+        }
+        if !std::mem::take(&mut self.sealed) {
+            self.seals = 0;
         }
         (self.attempts, self.errors, self.refused_for_good) = (0, 0, false);
         Ok(())
@@ -228,6 +237,29 @@ impl Rounds {
             _ => false,
         };
         if may { Ok(()) } else { Err(format!("a turn failed with {reason} for no reason")) }
+    }
+
+    /// An attempt was sealed as its agent chooses, or because it could not be redriven (RC-3).
+    pub fn broken_off(&mut self, verdict: &str, plan: &Plan) -> Result<(), String> {
+        (self.seals, self.sealed) = (self.seals + 1, true);
+        if verdict != "redrive" {
+            return Ok(());
+        }
+        let decision = self.calls.keys().filter_map(|id| parsed(id).ok()).map(|id| id.decision).max();
+        let of_it = |id: &str| parsed(id).is_ok_and(|id| Some(id.decision) == decision);
+        let asked = self.waits.was_asked_or_spawned(&of_it);
+        if plan.on_crash != OnCrash::Redrive || asked || self.seals >= SEALS_MAX {
+            return Err(format!(
+                "an attempt is redriven, {:?} after {} seals, asked: {asked}",
+                plan.on_crash, self.seals
+            ));
+        }
+        Ok(())
+    }
+
+    /// The task went back, and with it what was in a row.
+    pub fn went_back(&mut self) {
+        (self.seals, self.sealed) = (0, false);
     }
 
     /// Whatever of the turn was in progress is over.

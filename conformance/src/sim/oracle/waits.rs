@@ -58,7 +58,7 @@ pub struct ChildEnd {
 }
 
 /// What the oracle knows of the waits of one task.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Waits {
     approvals: BTreeMap<String, Approval>,
     /// Questions of the turn, and whether they are answered.
@@ -247,6 +247,11 @@ impl Waits {
     pub fn is_in_time(&self, call: &str, at: &str) -> bool {
         let expires = self.approvals.get(call).and_then(|approval| approval.expires.as_deref());
         expires.is_none_or(|expires| at <= expires)
+    }
+
+    /// Whether a person was asked about a call of these, or one of them spawned a child.
+    pub fn was_asked_or_spawned(&self, of_it: &dyn Fn(&str) -> bool) -> bool {
+        self.approvals.keys().any(|call| of_it(call)) || self.children.values().any(|child| of_it(&child.call))
     }
 
     /// Nothing that was asked of people outlives a turn.
