@@ -126,6 +126,7 @@ impl Log {
         let mut branch = Self { rounds: self.rounds.clone(), rests_between_turns: true, ..Self::default() };
         branch.rounds.went_back();
         branch.rounds.turn_ended();
+        branch.rounds.waits.leave_children();
         branch
     }
 

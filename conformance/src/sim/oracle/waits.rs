@@ -249,6 +249,11 @@ impl Waits {
         expires.is_none_or(|expires| at <= expires)
     }
 
+    /// Children report to the task that spawned them, and to no fork of it.
+    pub fn leave_children(&mut self) {
+        self.children.clear();
+    }
+
     /// Whether a person was asked about a call of these, or one of them spawned a child.
     pub fn was_asked_or_spawned(&self, of_it: &dyn Fn(&str) -> bool) -> bool {
         self.approvals.keys().any(|call| of_it(call)) || self.children.values().any(|child| of_it(&child.call))
