@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plica_kernel::body::ContentRef;
-use plica_kernel::event::{Failure, FailureReason};
+use plica_kernel::event::{Failure, FailureReason, PluginPin};
 use plica_kernel::id::{LedgerId, Queue};
 use plica_kernel::limits::TREE_TASKS_MAX;
 use plica_kernel::state::Task;
@@ -13,6 +13,7 @@ use plica_ports::{ContentError, ContentStore, Definition, Model, Store, ToolSpec
 
 use crate::govern::Rules;
 use crate::host::Host;
+use crate::plugins;
 use crate::steering;
 
 /// A definition with its rules, model and tools; empty when it cannot be used.
@@ -21,6 +22,8 @@ pub(crate) struct Setup {
     pub(crate) rules: Option<Rules>,
     pub(crate) model: Option<Arc<dyn Model>>,
     pub(crate) tool_specs: Vec<ToolSpec>,
+    /// The plugins of this worker that are in force with it.
+    pub(crate) pins: Vec<PluginPin>,
     /// The agents it may delegate to.
     pub(crate) subagents: BTreeMap<String, (ContentRef, Definition)>,
     /// What its children share with it; read when it may have any.
@@ -56,6 +59,7 @@ impl Setup {
             rules: None,
             model: None,
             tool_specs: Vec::new(),
+            pins: Vec::new(),
             subagents: BTreeMap::new(),
             family: None,
         }
@@ -77,7 +81,16 @@ impl Setup {
         }
         let family = if subagents.is_empty() { None } else { Some(read_family(host, task).await?) };
         let tool_specs = definition.tools.iter().filter_map(|name| spec(host, &definition, name)).collect();
-        Ok(Self { definition: Some(definition), rules: Some(rules), model: Some(model), tool_specs, subagents, family })
+        let pins = plugins::in_force(host, &definition);
+        Ok(Self {
+            definition: Some(definition),
+            rules: Some(rules),
+            model: Some(model),
+            tool_specs,
+            pins,
+            subagents,
+            family,
+        })
     }
 
     /// Counts the tasks of the tree again, as far as its bound.
@@ -115,7 +128,10 @@ fn spec(host: &Host, definition: &Definition, name: &str) -> Option<ToolSpec> {
     })
 }
 
-async fn read_definition(content: &dyn ContentStore, reference: &ContentRef) -> Result<Definition, SetupError> {
+pub(crate) async fn read_definition(
+    content: &dyn ContentStore,
+    reference: &ContentRef,
+) -> Result<Definition, SetupError> {
     let bytes = content.get(reference).await.map_err(|error| match error {
         ContentError::Unavailable(why) => SetupError::Unavailable(why),
         error => unusable(FailureReason::ContentError, error),

@@ -62,6 +62,10 @@ pub const IDLE_BACKOFF_MAX_MS: u64 = 30_000;
 /// How long `run` and `worker --until-idle` go on without a committed append while the
 /// store is unavailable (ST-10).
 pub const UNAVAILABLE_MAX_MS: u64 = 30_000;
+/// Events that an observer is shown at most before its place in the log is on record again (EN-5).
+pub const OBSERVED_EVENTS_MAX: u64 = 256;
+/// Claims in a row by one worker that lacks a plugin in force, at which the task fails (RC-8).
+pub const PLUGIN_CLAIMS_MAX: u32 = 3;
 /// How long a worker leaves a task alone whose log it cannot read (RC-9).
 pub const NEWER_VERSION_REST_MS: u64 = 600_000;
 /// How long a model back-off is waited out while holding the claim; longer ones hand back.

@@ -195,6 +195,11 @@ pub trait Tool: Send + Sync {
     /// What the tool says of itself.
     fn declaration(&self) -> &ToolDeclaration;
 
+    /// Where the tool comes from, as records name it: a server, or the host itself.
+    fn source(&self) -> &str {
+        "host"
+    }
+
     /// Runs a call. `args` is JSON text, valid by the schema.
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError>;
 

@@ -195,6 +195,7 @@ async fn sp_3_what_is_next_needs_no_bodies() {
         items: Vec::new(),
         run: plica_kernel::id::RunId::new("another").unwrap(),
         rewinds: Default::default(),
+        pins: Vec::new(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,
@@ -292,7 +293,7 @@ async fn id_3_late_evidence_settles_an_open_call_or_is_kept() {
     bench.crash_in_a_call().await;
     let state = bench.client.state(&task, None, false).await.unwrap();
     let open = state.governance().actions[0].clone();
-    let call = CallId { decision: Seq(7), index: 0 };
+    let call = CallId { decision: Seq(8), index: 0 };
     let evidence = |identity| Item::Evidence {
         action: open.seq,
         call,

@@ -30,6 +30,7 @@ fn inputs(run: &str, items: Vec<Item>) -> Inputs {
         items: items.into_iter().enumerate().map(deliver).collect(),
         run: RunId::new(run).unwrap(),
         rewinds: Default::default(),
+        pins: vec![],
         spawns: Default::default(),
         stopping: false,
         unusable: None,

@@ -174,11 +174,12 @@ Examples:
   plica verify @last
   plica verify --all --json")]
     Verify(Verify),
-    /// Check agent files, or describe them to an editor
+    /// Check agent files, describe them to an editor, or move a task to another agent
     #[command(after_help = "\
 Examples:
   plica agent check coder.toml
-  plica agent schema > agent.schema.json")]
+  plica agent schema > agent.schema.json
+  plica agent set @last coder.toml")]
     Agent(Agent),
     /// Check the store, its disk and workers, blocked tasks, models, and agent files
     #[command(after_help = "\
@@ -351,7 +352,7 @@ pub struct Messages {
 #[derive(Debug, Args)]
 pub struct Rewind {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event to land on: the one that ended a turn, or one after it and before the next
     #[arg(long, value_name = "SEQ", value_parser = values::seq)]
@@ -371,7 +372,7 @@ pub struct Rewind {
 #[derive(Debug, Args)]
 pub struct Fork {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event to branch off at: the one that ended a turn, or one after it and before the next
     #[arg(long, value_name = "SEQ", value_parser = values::seq)]
@@ -531,6 +532,28 @@ Example:
 Editors with a TOML language server find it by a first line in the agent file:
   #:schema ./agent.schema.json")]
     Schema(AgentSchema),
+    /// Move a task to another agent from its next step on
+    #[command(after_help = "\
+What the task has done means what it meant; the workspace stays, and so does what was spent and
+granted.
+
+Example:
+  plica agent set @last coder.toml")]
+    Set(AgentSet),
+}
+
+/// Arguments of `agent set`.
+#[derive(Debug, Args)]
+pub struct AgentSet {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The agent's TOML file
+    #[arg(value_name = "FILE")]
+    pub agent: PathBuf,
+    /// Print the task and the agent as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `agent check`.

@@ -4,6 +4,7 @@
 //! What models, tools and people wrote is shown with its control characters taken out, so no
 //! stored text can move the cursor, retitle the terminal or forge another line.
 
+mod budget;
 mod event;
 mod show;
 mod text;

@@ -7,6 +7,7 @@ use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
+use super::budget::more_budget;
 use super::text::{clean, cut};
 use super::{counted, span};
 use crate::commands::word;
@@ -143,6 +144,10 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
     let governance = state.governance();
     let mut ways = Vec::new();
     for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
+        if let Some(grants) = approval.grants() {
+            ways.push(more_budget(id, *call, grants, governance));
+            continue;
+        }
         let args = approval.args.inline().map_or_else(|| "(long arguments)".to_owned(), |args| cut(args, ARGS_CHARS));
         ways.push(format!(
             "a ruling on {} {args}: `plica approve {id} --call {call}` or `plica deny {id} --call {call}`",

@@ -15,6 +15,8 @@ pub fn agent(wanted: &AgentVerb) -> Result<u8, Fault> {
     match wanted {
         AgentVerb::Schema(arguments) if arguments.json => print(&json_line(&agent::schema()))?,
         AgentVerb::Schema(_) => print(format!("{:#}\n", agent::schema()).as_bytes())?,
+        // It is about a task, and carried out where the store is at hand.
+        AgentVerb::Set(_) => {}
         AgentVerb::Check(arguments) => return check(arguments.files.iter().map(AsRef::as_ref), arguments.json),
     }
     Ok(0)

@@ -1,6 +1,7 @@
 //! The verbs, a file each.
 
 mod agent;
+mod agent_set;
 mod back;
 mod completions;
 mod demo;
@@ -27,7 +28,7 @@ use plica_kernel::event::ApprovalVerdict;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
-use crate::args::{Arguments, ReadText, Text, Verb};
+use crate::args::{Agent, AgentVerb, Arguments, ReadText, Text, Verb};
 use crate::compose;
 use crate::fault::Fault;
 use crate::talk;
@@ -59,6 +60,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Deny(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Deny).await,
         Verb::Verify(verify) => verify::verify(&client()?, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client()?, doctor).await,
+        Verb::Agent(Agent { wanted: AgentVerb::Set(set) }) => agent_set::set(&client()?, set).await,
         Verb::Agent(agent) => agent::agent(&agent.wanted),
         Verb::Demo(demo) => demo::demo(demo).await,
         Verb::Man(man) => man::man(&man),

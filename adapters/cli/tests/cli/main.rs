@@ -2,6 +2,7 @@
 
 mod attack;
 mod bad_input;
+mod budget;
 mod damage;
 mod demo;
 mod examples;
@@ -9,6 +10,7 @@ mod kill;
 mod live;
 mod model;
 mod read;
+mod revise;
 mod steer;
 mod work;
 mod world;

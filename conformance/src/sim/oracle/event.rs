@@ -131,6 +131,7 @@ impl Event {
                 | "TaskSnapshot"
                 | "CheckpointRecorded"
                 | "LateResultRecorded"
+                | "ExtensionRecorded"
                 | "EffectResolved"
                 | "RetentionChanged"
                 | "ArtifactRetired"

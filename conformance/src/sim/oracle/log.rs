@@ -153,8 +153,8 @@ impl Log {
     fn turns(&mut self, event: &Event) {
         match event.kind.as_str() {
             "MessagesAppended" => self.rests_between_turns = false,
-            "TaskSuspended" if event.payload["reason"] == "calls" => self.rests_between_turns = false,
-            "TaskSuspended" | "TaskRewound" | "TaskForked" => self.rests_between_turns = true,
+            "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
+            "TaskRewound" | "TaskForked" => self.rests_between_turns = true,
             _ if event.ends() => self.rests_between_turns = true,
             _ => {}
         }
@@ -317,8 +317,11 @@ impl Log {
         let alternatives = wake["any"].as_array().into_iter().flatten();
         let key = |one: &Value| (one["key"].as_str().unwrap_or_default().to_owned(), one["need"].as_u64().unwrap_or(1));
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
-        self.waits_for_message = event.text("reason")? != "calls";
-        let expected = if self.waits_for_message {
+        let reason = event.text("reason")?;
+        self.waits_for_message = !in_the_middle(&event.payload["reason"]);
+        let expected = if reason == "budget" {
+            self.rounds.waits.wake_of_budget()
+        } else if self.waits_for_message {
             self.rounds.turn_ended();
             self.rounds.waits.wake_of_rest()
         } else {
@@ -350,4 +353,9 @@ impl Log {
     pub fn ended(&self) -> Result<(), String> {
         if self.open.is_empty() { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
     }
+}
+
+/// Whether what is waited for belongs to a turn that is under way.
+fn in_the_middle(reason: &Value) -> bool {
+    reason == "calls" || reason == "budget"
 }

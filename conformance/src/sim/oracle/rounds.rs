@@ -56,6 +56,8 @@ pub struct Rounds {
     truncated: u64,
     empty: u64,
     starts: u64,
+    /// Steps that the task was given, and that its definition gives a root.
+    allotted: Option<u64>,
     answers: u64,
     replies: u64,
     decisions: u64,
@@ -73,16 +75,31 @@ impl Rounds {
     pub fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         match event.kind.as_str() {
             "ContextPlanComposed" => self.composed(),
-            "LLMRequestStarted" => self.request_started(event, around.plan),
+            "LLMRequestStarted" => self.request_started(event),
             "LLMRequestFinished" => self.request_finished(event),
             "DecisionRecorded" => self.decided(event),
             "SubtaskSpawned" => self.spawn_allowed(event),
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
+            "TaskCreated" => self.created(event, around.plan),
             _ => Ok(()),
         }?;
         self.waits.push(event, &mut self.calls, around)
+    }
+
+    fn created(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+        self.allotted = event.payload["budget"]["steps"].as_u64();
+        let root = event.payload["parent"].is_null();
+        if root && self.allotted != plan.steps_max {
+            return Err(format!("the task was to have {:?} steps and has {:?}", plan.steps_max, self.allotted));
+        }
+        Ok(())
+    }
+
+    /// Steps that the task may take: what it was given, and what people granted on top.
+    fn cap(&self) -> Option<u64> {
+        Some(self.allotted?.saturating_add(self.waits.granted_steps))
     }
 
     fn composed(&mut self) -> Result<(), String> {
@@ -96,22 +113,22 @@ impl Rounds {
         Ok(())
     }
 
-    fn request_started(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+    fn request_started(&mut self, event: &Event) -> Result<(), String> {
         let spent = self.spent();
         self.attempts += 1;
         self.starts += 1;
         if event.number("attempt") != self.attempts {
             return Err(format!("request {} is attempt {}", event.seq, self.attempts));
         }
-        match plan.steps_max {
+        match self.cap() {
             Some(most) if spent >= most => Err(format!("another request after {spent} of a budget of {most}")),
             _ => Ok(()),
         }
     }
 
-    /// Model requests, those of children that ended included.
+    /// Model requests, with what children that ended spent and what is set aside for the others.
     pub fn spent(&self) -> u64 {
-        self.starts + self.waits.steps_of_children
+        self.starts + self.waits.steps_of_children + self.waits.reserved_steps()
     }
 
     fn request_finished(&mut self, event: &Event) -> Result<(), String> {
@@ -232,7 +249,7 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => plan.steps_max.is_some_and(|most| self.spent() >= most),
+            "budget" => self.cap().is_some_and(|most| self.spent() >= most),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };

@@ -44,6 +44,10 @@ pub struct Child {
     /// Whether nothing waits for it, from the start or since another of its group ended.
     background: bool,
     ended: bool,
+    /// Steps that were set aside for it.
+    steps: u64,
+    /// Whether it has said what it spent.
+    settled: bool,
 }
 
 /// A child's end, as its parent's log tells it.
@@ -63,6 +67,10 @@ pub struct Waits {
     approvals: BTreeMap<String, Approval>,
     /// Questions of the turn, and whether they are answered.
     questions: BTreeMap<String, bool>,
+    /// Approvals of more budget: the steps they would grant, and whether they are ruled on.
+    budgets: BTreeMap<String, (u64, bool)>,
+    /// Steps that people granted.
+    pub granted_steps: u64,
     children: BTreeMap<u64, Child>,
     /// Model requests of children that ended.
     pub steps_of_children: u64,
@@ -99,6 +107,8 @@ impl Waits {
                 }
                 Ok(())
             }
+            "ApprovalRequested" if event.payload["subject"] == "budget" => self.budget_requested(event, around),
+            "ApprovalResolved" if self.budgets.contains_key(event.text("call")?) => self.budget_resolved(event),
             "ApprovalRequested" => self.approval_requested(event, calls, around),
             "ApprovalResolved" => self.approval_resolved(event),
             "QuestionAsked" => {
@@ -115,6 +125,10 @@ impl Waits {
             "TaskStatePatched" if !event.payload["call"].is_null() => {
                 let (id, call) = call_of(event, calls)?;
                 answer(id, call, "done")
+            }
+            "LateResultRecorded" => {
+                self.settled(event);
+                Ok(())
             }
             "TaskWoken" => woken(event, calls),
             _ => Ok(()),
@@ -146,6 +160,36 @@ impl Waits {
             None => Ok(()),
             Some(_) => Err(format!("call {id} is asked about twice")),
         }
+    }
+
+    fn budget_requested(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        let id = event.text("call")?;
+        if id != format!("{}.0", event.seq) || self.budgets.values().any(|(_, ruled)| !ruled) {
+            return Err(format!("more budget is asked for as {id}"));
+        }
+        let grants = event.body("args", around.contents)?;
+        let grants: Value = serde_json::from_str(&grants).map_err(|error| error.to_string())?;
+        let steps = grants["steps"].as_u64().unwrap_or(0);
+        self.needs.push(Need::Verdict(parsed(id)?));
+        self.budgets.insert(id.to_owned(), (steps, false));
+        Ok(())
+    }
+
+    fn budget_resolved(&mut self, event: &Event) -> Result<(), String> {
+        let id = event.text("call")?;
+        let Some((steps, ruled)) = self.budgets.get_mut(id) else { return Err(format!("nobody asked for {id}")) };
+        if core::mem::replace(ruled, true) {
+            return Err(format!("the budget of {id} is ruled on twice"));
+        }
+        if event.text("verdict")? == "approve" {
+            self.granted_steps += *steps;
+        }
+        Ok(())
+    }
+
+    /// Steps that are set aside for children that have not said what they spent.
+    pub fn reserved_steps(&self) -> u64 {
+        self.children.values().filter(|child| !child.settled).map(|child| child.steps).sum()
     }
 
     fn approval_resolved(&mut self, event: &Event) -> Result<(), String> {
@@ -199,7 +243,9 @@ impl Waits {
             answer(id, call, "started in the background")?;
         }
         let any = event.payload["any"] == true;
-        let child = Child { id: child.to_string(), call: id.clone(), any, background, ended: false };
+        let steps = event.payload["budget"]["steps"].as_u64().unwrap_or(0);
+        let child =
+            Child { id: child.to_string(), call: id.clone(), any, background, ended: false, steps, settled: false };
         self.children.insert(event.seq, child);
         Ok(())
     }
@@ -211,6 +257,7 @@ impl Waits {
             return Err(format!("the end of {} names another child", child.id));
         }
         child.ended = true;
+        child.settled = event.payload["unsettled"] != true;
         let child = child.clone();
         let steps = event.payload["spent"]["steps"].as_u64().unwrap_or(0);
         self.steps_of_children += steps;
@@ -262,6 +309,7 @@ impl Waits {
     /// Nothing that was asked of people outlives a turn.
     pub fn lapse(&mut self) {
         self.questions.clear();
+        self.budgets.values_mut().for_each(|(_, ruled)| *ruled = true);
         self.approvals.retain(|_, approval| approval.ruled.is_some());
     }
 
@@ -291,10 +339,36 @@ impl Waits {
         wake
     }
 
+    /// A child that was told to stop says what it had spent.
+    fn settled(&mut self, event: &Event) {
+        let (Some(steps), Some(call)) = (event.payload["spent"]["steps"].as_u64(), event.payload["call"].as_str())
+        else {
+            return;
+        };
+        if let Some(child) = self.children.values_mut().find(|child| child.call == call && !child.settled) {
+            child.settled = true;
+            self.steps_of_children += steps;
+        }
+    }
+
+    /// What a task waits for that asked for more of its budget.
+    pub fn wake_of_budget(&self) -> Wake {
+        let mut wake = self.wake_of_background();
+        for (call, _) in self.budgets.iter().filter(|(_, (_, ruled))| !ruled) {
+            wake.keys.insert(format!("answer:{}", round_of(call).unwrap_or_default()), 1);
+        }
+        wake
+    }
+
     /// What a task waits for whose turn is over.
     pub fn wake_of_rest(&self) -> Wake {
-        let mut wake = Wake::default();
+        let mut wake = self.wake_of_background();
         wake.keys.insert("message".into(), 1);
+        wake
+    }
+
+    fn wake_of_background(&self) -> Wake {
+        let mut wake = Wake::default();
         for child in self.children.values().filter(|child| !child.ended && child.background) {
             let round = round_of(&child.call).unwrap_or_default();
             wake.keys.insert(if child.any { format!("group:{round}") } else { "background".into() }, 1);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{
-    Client, Host, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerError, WorkerOptions,
+    Client, Host, HostBuilder, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerError,
+    WorkerOptions,
 };
 use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decode::decode;
@@ -115,6 +116,11 @@ impl Stage {
         self.client.submit(submission).await.unwrap().id
     }
 
+    /// The definition of the last agent.
+    pub fn definition(&self) -> &Definition {
+        self.agents.last().unwrap()
+    }
+
     /// A worker that ends when there is nothing left to do.
     pub fn worker(&self) -> Worker {
         Worker::new(self.host.clone(), WorkerOptions::new(WorkerId::new("one").unwrap()).until_idle())
@@ -124,6 +130,17 @@ impl Stage {
     pub fn other(&self, store: Arc<dyn Store>) -> Worker {
         let host = Host::builder(store, self.cast.clone()).tool(self.note.clone()).build();
         Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()))
+    }
+
+    /// A worker of another host on the same store, which has what `more` adds and nothing else.
+    pub fn worker_of(&self, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
+        self.worker_on(self.store.clone(), more)
+    }
+
+    /// The same, which sees the store as `seen`, through whatever is laid around it.
+    pub fn worker_on(&self, seen: Arc<dyn Store>, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
+        let host = more(Host::builder(seen, self.cast.clone())).build();
+        Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()).until_idle())
     }
 
     /// Works until nothing is left to do.
