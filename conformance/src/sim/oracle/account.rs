@@ -91,7 +91,10 @@ impl<'a> Account<'a> {
                 }
                 _ => kind == "LateResultRecorded" && names(call) && event.payload["answers"] == action.0,
             },
-            Item::Interrupt { .. } => matches!(kind, "TurnInterrupted" | "TaskCancelled" | "TaskFailed"),
+            // What goes back stops the turn as well.
+            Item::Interrupt { .. } => {
+                matches!(kind, "TurnInterrupted" | "TaskCancelled" | "TaskFailed" | "TaskRewound")
+            }
             Item::Cancel { .. } => matches!(kind, "TaskCancelled" | "TaskFailed"),
             Item::Close { .. } => kind == "ConversationClosed" && by,
             Item::Reopen { .. } => kind == "ConversationReopened" && by,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 
-use super::waits::Wake;
+use super::wake::Wake;
 
 /// An item as it is delivered.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::event::{Contents, Event, Part, genesis, text_of};
 use super::inbox::{Inbox, key_of, steers};
 use super::rounds::Rounds;
-use super::waits::{Need, Wake};
+use super::waits::Need;
+use super::wake::Wake;
 use crate::sim::agents::Plan;
 use crate::sim::outside::Outside;
 
@@ -124,9 +125,8 @@ impl Log {
     /// A fork takes over what its source was at this place, but for what was pending there.
     pub fn branch(&self) -> Self {
         let mut branch = Self { rounds: self.rounds.clone(), rests_between_turns: true, ..Self::default() };
-        branch.rounds.went_back();
         branch.rounds.turn_ended();
-        branch.rounds.waits.leave_children();
+        branch.rounds.branch();
         branch
     }
 
@@ -143,6 +143,9 @@ impl Log {
             }
         }
         self.rounds.turn_ended();
+        if event.payload["verdict"] == "redrive" {
+            self.rounds.run_again();
+        }
         match self.open.iter().find(|(_, kind)| event.kind == "TaskRewound" || *kind != "SubtaskSpawned") {
             Some((seq, kind)) => Err(format!("{} {} leaves {kind} {seq} open", event.kind, event.seq)),
             None => Ok(()),

@@ -4,6 +4,7 @@
 //! and uses nothing of the kernel's fold.
 
 mod account;
+mod book;
 mod event;
 mod family;
 mod hold;
@@ -12,6 +13,7 @@ mod log;
 mod reckoning;
 mod rounds;
 mod waits;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,12 +32,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use account::Account;
+use book::Book;
 pub use event::{Contents, references};
 use event::{Event, sha256};
-use hold::{Hold, Holds};
-use inbox::Inbox;
+use hold::Hold;
 pub use inbox::Sent;
-use log::{Log, Status, Surroundings};
+use log::{Status, Surroundings};
 use reckoning::{finish_task, results_follow};
 pub use waits::Need;
 
@@ -58,44 +60,6 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} ms: {}", self.task, self.at_ms, self.what)
-    }
-}
-
-/// Everything that is known of one task.
-#[derive(Debug, Default)]
-struct Book {
-    log: Log,
-    holds: Holds,
-    inbox: Inbox,
-    blocked: bool,
-    /// The longest conversation that the model was shown.
-    shown: Vec<String>,
-    /// What was known where no turn was under way: where a rewind may land, a fork branch off.
-    landings: BTreeMap<u64, Landing>,
-}
-
-/// What was known of a task at some event.
-#[derive(Debug, Clone)]
-struct Landing {
-    log: Log,
-    /// How much of the conversation the model had been shown.
-    shown: usize,
-}
-
-impl Book {
-    /// Takes the next event of the task's log.
-    fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
-        self.log.push(event, &mut self.inbox, around)?;
-        if event.kind == "TaskRewound" {
-            let to = event.number("to_seq");
-            let landing =
-                self.landings.get(&to).ok_or_else(|| format!("rewound to event {to}, where a turn was under way"))?;
-            self.shown.truncate(landing.shown);
-        }
-        if self.log.rests_between_turns {
-            self.landings.insert(event.seq, Landing { log: self.log.clone(), shown: self.shown.len() });
-        }
-        Ok(())
     }
 }
 

@@ -65,6 +65,9 @@ pub struct Rounds {
     seals: u64,
     /// Whether the last attempt was sealed.
     sealed: bool,
+    /// What was counted in a row when the attempt in progress was planned: interruptions, replies
+    /// that were cut, replies that held nothing.
+    before_attempt: (u64, u64, u64),
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
     pub waits: Waits,
@@ -109,6 +112,7 @@ impl Rounds {
         if !std::mem::take(&mut self.sealed) {
             self.seals = 0;
         }
+        self.before_attempt = (self.interrupted, self.truncated, self.empty);
         (self.attempts, self.errors, self.refused_for_good) = (0, 0, false);
         Ok(())
     }
@@ -249,7 +253,7 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => self.cap().is_some_and(|most| self.spent() >= most),
+            "budget" => self.waits.budget_denied || self.cap().is_some_and(|most| self.spent() >= most),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };
@@ -272,6 +276,22 @@ impl Rounds {
             ));
         }
         Ok(())
+    }
+
+    /// What is left behind by an attempt that is run again never happened.
+    pub fn run_again(&mut self) {
+        (self.interrupted, self.truncated, self.empty) = self.before_attempt;
+    }
+
+    /// A fork has no calls of its own yet, and nobody to hear from.
+    pub fn branch(&mut self) {
+        self.calls.clear();
+        self.waits = Waits {
+            granted_steps: self.waits.granted_steps,
+            steps_of_children: self.waits.steps_of_children,
+            ..Waits::default()
+        };
+        self.went_back();
     }
 
     /// The task went back, and with it what was in a row.
