@@ -21,17 +21,13 @@ async fn subject() -> Option<Subject> {
 
 async fn content() -> Option<ContentSubject> {
     let fresh = Arc::new(plica_pgserver::shared()?.fresh());
-    let place = Arc::clone(&fresh);
+    let (place, hand) = (Arc::clone(&fresh), fresh.hand());
     let damage = move |reference: &ContentRef| {
-        let sql = place.sql(&format!(
+        hand.execute(place.sql(&format!(
             "UPDATE plica.content SET bytes = set_byte(bytes, 0, get_byte(bytes, 0) # 1) \
              WHERE sha256 = decode('{}', 'hex')",
             reference.sha256
-        ));
-        let server = place.server().to_owned();
-        // The damage is done from within a runtime, where another cannot be entered.
-        let done = std::thread::spawn(move || plica_pgserver::execute(&server, &sql)).join();
-        done.expect("a thread runs").expect("the body is damaged");
+        )));
     };
     Some(ContentSubject::new(open(&fresh)).with_damage(damage).keeping(fresh))
 }
@@ -46,14 +42,10 @@ mod by_a_clock_that_is_moved {
         let fresh = Arc::new(plica_pgserver::shared()?.fresh());
         let (store, second) = (open(&fresh), open(&fresh));
         store.ledger().await.expect("the store is made");
-        let client = fresh.connect().await;
-        client.batch_execute(&fresh.sql(CLOCK)).await.expect("the clock is replaced");
-        let place = Arc::clone(&fresh);
+        let (place, hand) = (Arc::clone(&fresh), fresh.hand());
+        hand.execute(fresh.sql(CLOCK));
         let advance = move |by: Duration| {
-            let sql = place.sql(&format!("UPDATE plica.test_clock SET micros = micros + {}", by.as_micros()));
-            let server = place.server().to_owned();
-            let done = std::thread::spawn(move || plica_pgserver::execute(&server, &sql)).join();
-            done.expect("a thread runs").expect("the clock is moved");
+            hand.execute(place.sql(&format!("UPDATE plica.test_clock SET micros = micros + {}", by.as_micros())));
         };
         Some(Subject::new(store).with_second(second).with_time(advance).keeping(fresh))
     }

@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 
 pub use keeper::{Profile, Server, ServerError};
-pub use schema::{Fresh, execute};
+pub use schema::{Fresh, Hand};
 
 /// Names a server to use instead of one of our own: a URL without parameters.
 const VARIABLE: &str = "PLICA_TEST_POSTGRES";

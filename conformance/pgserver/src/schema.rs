@@ -1,5 +1,7 @@
 //! A schema for each test.
 
+use std::sync::mpsc;
+
 use tokio_postgres::NoTls;
 use uuid::Uuid;
 
@@ -48,6 +50,11 @@ impl Fresh {
         connect(&self.server).await.expect("the server of the test can be reached")
     }
 
+    /// Someone who looks into the store, or works behind its back, without awaiting.
+    pub fn hand(&self) -> Hand {
+        Hand::on(&self.server)
+    }
+
     /// A statement with the schema's real name in it.
     pub fn sql(&self, text: &str) -> String {
         text.replace("plica.", &format!("{}.", self.schema))
@@ -57,24 +64,49 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         if self.drops {
-            let (server, sql) = (self.server.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
-            // A runtime cannot be entered from within another, where tests mostly end.
-            let _ = std::thread::spawn(move || execute(&server, &sql)).join();
+            Hand::on(&self.server).execute(format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
         }
     }
 }
 
-/// Runs statements on a connection of their own, from outside any runtime.
-///
-/// # Errors
-/// What the server says.
-pub fn execute(server: &str, sql: &str) -> Result<(), String> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let client = connect(server).await.map_err(|error| error.to_string())?;
-        client.batch_execute(sql).await.map_err(|error| format!("{error}: {sql}"))
-    })
+/// Someone who runs statements behind the store's back, on one connection and a thread of their
+/// own, so that they can be asked from within a runtime without awaiting.
+#[derive(Debug)]
+pub struct Hand {
+    orders: mpsc::Sender<(String, mpsc::Sender<Result<(), String>>)>,
+}
+
+impl Hand {
+    /// One on this server.
+    pub fn on(server: &str) -> Self {
+        let (orders, asked) = mpsc::channel::<(String, mpsc::Sender<Result<(), String>>)>();
+        let server = server.to_owned();
+        // It ends when the last order has been given.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = runtime else { return };
+            let client = runtime.block_on(connect(&server));
+            for (sql, answer) in asked {
+                let done = match &client {
+                    Ok(client) => runtime.block_on(client.batch_execute(&sql)).map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                };
+                let _ = answer.send(done.map_err(|error| format!("{error}: {sql}")));
+            }
+        });
+        Self { orders }
+    }
+
+    /// Runs statements.
+    ///
+    /// # Panics
+    /// When the server refuses them: a test relies on what they do.
+    pub fn execute(&self, sql: impl Into<String>) {
+        let (answer, answered) = mpsc::channel();
+        self.orders.send((sql.into(), answer)).expect("the hand's thread runs as long as this");
+        let done = answered.recv().expect("the hand's thread answers");
+        assert!(done.is_ok(), "{done:?}");
+    }
 }
 
 async fn connect(server: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {

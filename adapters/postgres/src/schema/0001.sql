@@ -65,8 +65,8 @@ CREATE TABLE plica.tasks (
 ) WITH (fillfactor = 75);
 
 CREATE UNIQUE INDEX tasks_dedup ON plica.tasks (dedup) WHERE dedup IS NOT NULL;
-CREATE INDEX tasks_due_in_queue ON plica.tasks (queue, priority, claimable_at) WHERE claimable_at IS NOT NULL;
-CREATE INDEX tasks_due ON plica.tasks (priority, claimable_at) WHERE claimable_at IS NOT NULL;
+CREATE INDEX tasks_due_in_queue ON plica.tasks (queue, priority, claimable_at, id) WHERE claimable_at IS NOT NULL;
+CREATE INDEX tasks_due ON plica.tasks (priority, claimable_at, id) WHERE claimable_at IS NOT NULL;
 CREATE INDEX tasks_held ON plica.tasks (holder) WHERE holder IS NOT NULL;
 CREATE INDEX tasks_newest ON plica.tasks (created_at, id);
 CREATE INDEX tasks_children ON plica.tasks (parent, created_at, id) WHERE parent IS NOT NULL;

@@ -18,7 +18,7 @@ CREATE FUNCTION plica.append(
     p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], p_children text, p_deliveries text,
     OUT outcome text, OUT now bigint, OUT id text, OUT epoch bigint, OUT token bytea, OUT lease_until bigint,
     OUT seq bigint, OUT hash bytea, OUT inbox_tail bigint, OUT due bigint
-) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     own plica.tasks%ROWTYPE;
@@ -97,7 +97,7 @@ END $$;
 CREATE FUNCTION plica.create_task(
     p_version integer, p_task text, p_seqs bigint[], p_types text[], p_hashes bytea[], p_bodies bytea[],
     p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], OUT outcome text, OUT there text
-) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     facts jsonb := p_task::jsonb;
     prior record;

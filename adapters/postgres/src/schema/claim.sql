@@ -65,11 +65,13 @@ END $$;
 -- that is asked for by name is waited for. p_gone are processes known to be gone: what they hold
 -- is due like anything else, after idle claims once it has rested. A lease lasts p_lease
 -- microseconds.
+-- It reads in the order of its indexes whatever the planner knows of the tables, and is not
+-- compiled: scans that are switched off count as dear, which would set the compiler going.
 CREATE FUNCTION plica.claim(p_version integer, p_worker text, p_queues text[], p_task text, p_except text[],
     p_lease bigint, p_tokens bytea[], p_runs text[], p_rests bigint[], p_poison text, p_gone bigint[])
 RETURNS TABLE (id text, epoch bigint, token bytea, run text, seq bigint, hash bytea, inbox_tail bigint, now bigint,
     lease_until bigint, items text)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
     room integer := cardinality(p_tokens);
@@ -95,19 +97,19 @@ BEGIN
                 FOR NO KEY UPDATE);
         ELSIF cardinality(p_queues) = 0 THEN
             keys := ARRAY(SELECT key FROM plica.tasks WHERE priority = class AND claimable_at <= now
-                AND id <> ALL (p_except) ORDER BY claimable_at LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
+                AND id <> ALL (p_except) ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
         ELSIF cardinality(p_queues) = 1 THEN
             keys := ARRAY(SELECT key FROM plica.tasks WHERE queue = p_queues[1] AND priority = class
                 AND claimable_at <= now AND id <> ALL (p_except)
-                ORDER BY claimable_at LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
+                ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
         ELSE
             -- Each queue by its own index. What is locked beyond the room is free again when this
             -- call commits.
             keys := ARRAY(SELECT due.key FROM (SELECT DISTINCT unnest(p_queues) AS name) AS served,
-                LATERAL (SELECT key, claimable_at FROM plica.tasks WHERE queue = served.name AND priority = class
+                LATERAL (SELECT key, claimable_at, id FROM plica.tasks WHERE queue = served.name AND priority = class
                     AND claimable_at <= now AND id <> ALL (p_except)
-                    ORDER BY claimable_at LIMIT room FOR NO KEY UPDATE SKIP LOCKED) AS due
-                ORDER BY due.claimable_at LIMIT room);
+                    ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED) AS due
+                ORDER BY due.claimable_at, due.id LIMIT room);
         END IF;
         IF cardinality(keys) = 0 THEN
             class := class + 1;
