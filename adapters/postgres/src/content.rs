@@ -27,7 +27,11 @@ pub(crate) fn check(blob: &Blob) -> Result<(), String> {
 /// Keeps a body that was [checked](check).
 pub(crate) async fn put(store: &PostgresStore, blob: &Blob) -> Result<(), ContentError> {
     let reference = &blob.reference;
-    let call = Call::of("keep").bytes(&reference.sha256.as_bytes()[..]).int(int(reference.size)).bytes(&blob.bytes[..]);
+    let call = Call::of("keep")
+        .repeatable()
+        .bytes(&reference.sha256.as_bytes()[..])
+        .int(int(reference.size))
+        .bytes(&blob.bytes[..]);
     store.write(Absent::Create, &call, None).await.map_err(Lost::content).map(|_| ())
 }
 

@@ -25,6 +25,7 @@ pub(crate) async fn renew(store: &PostgresStore, claims: &[Claim], lease: Durati
     }
     let hashes: Vec<Hash> = claims.iter().map(|claim| claim.token.hash()).collect();
     let call = Call::of("renew")
+        .repeatable()
         .texts(claims.iter().map(|claim| claim.task.as_str()).collect::<Vec<_>>())
         .ints(claims.iter().map(|claim| int(claim.epoch.0)).collect::<Vec<_>>())
         .many_bytes(hashes.iter().map(|hash| &hash.as_bytes()[..]).collect())
@@ -120,7 +121,7 @@ pub(crate) async fn settle(
     seq: Seq,
     hash: &Hash,
 ) -> Result<CommitFate, StoreError> {
-    let call = Call::of("settle").text(task.as_str()).int(int(seq.0));
+    let call = Call::of("settle").repeatable().text(task.as_str()).int(int(seq.0));
     let rows = store.write(Absent::Say, &call, None).await.map_err(Lost::store)?.unwrap_or_default();
     match rows.first() {
         Some(row) if get::<&str>(row, "outcome")? == "there" => Ok(match hash_if(row, "hash")? {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plica_kernel::id::{Queue, WorkerId};
-use plica_ports::store::{StoreError, Worker, WorkerRow};
+use plica_ports::store::{ProcessIdentity, StoreError, Worker, WorkerRow};
 use serde::Serialize;
 use tokio_postgres::Row;
 
@@ -49,13 +49,13 @@ pub(crate) async fn register(
     lease: Duration,
 ) -> Result<(), StoreError> {
     let queues = to_json(queues).map_err(StoreError::Unusable)?;
-    let call = Call::of("register").text(columns(worker)?).text(queues).int(micros(lease));
+    let call = Call::of("register").repeatable().text(columns(worker)?).text(queues).int(micros(lease));
     store.write(Absent::Create, &call, None).await.map_err(Lost::store).map(|_| ())
 }
 
 /// Forgets a worker that ends; what it still holds stays under its name.
 pub(crate) async fn deregister(store: &PostgresStore, worker: &Worker) -> Result<(), StoreError> {
-    let call = Call::of("deregister").text(worker.instance.as_str());
+    let call = Call::of("deregister").repeatable().text(worker.instance.as_str());
     store.write(Absent::Say, &call, None).await.map_err(Lost::store).map(|_| ())
 }
 
@@ -87,8 +87,10 @@ pub(crate) async fn list(store: &PostgresStore) -> Result<Vec<WorkerRow>, StoreE
 /// Whether the process of a row is known to be gone.
 pub(crate) fn is_gone(store: &PostgresStore, row: &Row) -> Result<bool, StoreError> {
     let Some(known) = &store.options.processes else { return Ok(false) };
-    let is_gone = |process| known.own != process && (known.is_gone)(&process);
-    Ok(process(row)?.is_some_and(is_gone))
+    let is_here = |process: &ProcessIdentity| {
+        process.boot == known.own.boot && process.namespace == known.own.namespace && *process != known.own
+    };
+    Ok(process(row)?.is_some_and(|process| is_here(&process) && (known.is_gone)(&process)))
 }
 
 /// Numbers of the processes of this host that hold something and are known to be gone.

@@ -17,9 +17,9 @@ use crate::watch::Beat;
 const TRIES_MAX: u32 = 12;
 /// The first pause before such a try; it doubles from there, up to 64 times as long.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often a read that met a broken connection is made again: every connection of the pool may
-/// have been broken by the same restart of the server.
-const READS_MAX: u32 = 3;
+/// How often what comes to the same twice is done on a broken connection before it is given up:
+/// other connections of the pool may have been broken by the same restart of the server.
+const BROKEN_MAX: u32 = 4;
 
 /// A value with its type.
 type Value<'a> = (Box<dyn ToSql + Sync + Send + 'a>, Type);
@@ -28,12 +28,20 @@ type Value<'a> = (Box<dyn ToSql + Sync + Send + 'a>, Type);
 pub(crate) struct Call<'a> {
     function: &'static str,
     values: Vec<Value<'a>>,
+    /// Whether making it twice comes to the same.
+    is_repeatable: bool,
 }
 
 impl<'a> Call<'a> {
     /// Of the function of this name; its first argument is the schema version of this build.
     pub(crate) fn of(function: &'static str) -> Self {
-        Self { function, values: vec![(Box::new(VERSION), Type::INT4)] }
+        Self { function, values: vec![(Box::new(VERSION), Type::INT4)], is_repeatable: false }
+    }
+
+    /// One that may simply be made again when its answer was lost, since it comes to the same.
+    pub(crate) fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
     }
 
     fn with(mut self, value: impl ToSql + Sync + Send + 'a, of: Type) -> Self {
@@ -184,7 +192,12 @@ impl PostgresStore {
                         return Ok(None);
                     }
                 }
-                Meaning::Broken => return Err(Lost::Unknown(store_error(&self.place, &error).to_string())),
+                Meaning::Broken => {
+                    forget(client);
+                    if !call.is_repeatable || tries >= BROKEN_MAX {
+                        return Err(Lost::Unknown(store_error(&self.place, &error).to_string()));
+                    }
+                }
                 _ => return Err(Lost::Store(store_error(&self.place, &error))),
             }
         }
@@ -215,7 +228,7 @@ impl PostgresStore {
             tries += 1;
             match meaning(&error) {
                 Meaning::Again if tries < TRIES_MAX => pause(tries).await,
-                Meaning::Broken if tries < READS_MAX => {}
+                Meaning::Broken if tries < BROKEN_MAX => forget(client),
                 Meaning::Schema if tries < TRIES_MAX => {
                     if matches!(self.look(&client, false, &error).await?, Found::Nothing) {
                         return Ok(None);
@@ -244,6 +257,11 @@ impl PostgresStore {
             Standing::Foreign => Err(migrations::foreign(&self.place)),
         }
     }
+}
+
+/// Takes a broken connection out of the pool, which may not have noticed yet.
+fn forget(client: Client) {
+    drop(Client::take(client));
 }
 
 /// Waits before another try, each time longer, and not as long as others do.
