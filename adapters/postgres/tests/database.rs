@@ -44,7 +44,12 @@ async fn st_16_reading_a_store_that_is_not_there_makes_nothing() {
     assert_eq!(store.outlook(&[]).await.map(|outlook| outlook.next), Ok(None));
     assert!(store.now().await.is_ok() && store.describe().await.is_ok());
     assert!(store.claim(&elsewhere.request(&ada, 4)).await.is_ok_and(|claimed| claimed.is_empty()));
-    assert!(store.renew(&[claimed.claim.clone()], LEASE).await.is_ok_and(|renewed| renewed.verdicts[0].is_err()));
+    assert!(
+        store
+            .renew(std::slice::from_ref(&claimed.claim), LEASE)
+            .await
+            .is_ok_and(|renewed| renewed.verdicts[0].is_err())
+    );
     assert!(store.append(&claimed.claim, &log.noting(&claimed, "nowhere")).await.is_err());
     assert!(store.deliver(&log.id, "user:ada", &elsewhere.message("hi"), &elsewhere.key("k")).await.is_err());
     assert_eq!(store.deregister(&ada).await, Ok(()));
@@ -196,7 +201,10 @@ async fn st_9_a_server_that_comes_back_has_what_it_acknowledged() {
     log.accept(&batch);
     server.crash().expect("it stops");
     assert!(matches!(bench.store().row(&log.id).await, Err(StoreError::Unavailable(_))));
-    assert!(matches!(bench.store().renew(&[claimed.claim.clone()], LEASE).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(
+        bench.store().renew(std::slice::from_ref(&claimed.claim), LEASE).await,
+        Err(StoreError::Unavailable(_))
+    ));
     server.restart().expect("it starts");
     assert_eq!(bench.row(&log.id).await.projection.seq, log.row.seq);
     bench.append(&claimed, &log.noting(&claimed, "after it")).await;
