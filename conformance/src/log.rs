@@ -22,6 +22,7 @@ pub fn opening_facts(now: Timestamp) -> Facts {
         agent: "tester".into(),
         goal: "hold the clauses".into(),
         parent: None,
+        source: None,
         queue: Queue::main(),
         priority: 2,
         labels: BTreeMap::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_kernel::decide::{CallOutcome, Orphan};
-use plica_kernel::event::{CallStatus, Failure};
+use plica_kernel::event::{CallStatus, Failure, LeftFile};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::state::Task;
 use plica_ports::{
@@ -27,9 +27,17 @@ pub(crate) struct Happened {
 /// What an action came to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Reply { reply: Box<Result<Reply, ModelError>>, elapsed: Duration },
+    Reply {
+        reply: Box<Result<Reply, ModelError>>,
+        elapsed: Duration,
+    },
     Call(Box<CallOutcome>),
     Orphan(Box<Orphan>),
+    /// Files were put back: how many, and which were left.
+    Restored {
+        restored: u64,
+        left: Vec<LeftFile>,
+    },
 }
 
 /// Why an action came to nothing that could be recorded as its outcome: an adapter panicked,
@@ -86,6 +94,7 @@ fn outcome(status: CallStatus, output: ToolOutput, elapsed_ms: u64) -> CallOutco
     CallOutcome {
         blobs: output.blobs.into_iter().chain(output.whole).collect(),
         elapsed_ms,
+        files: output.files,
         output: output.text,
         records,
         status,

@@ -48,12 +48,18 @@ pub(crate) struct Committer<'a> {
 
 impl Committer<'_> {
     /// Writes a finished draft and makes its state the task's.
-    pub(crate) async fn commit(&self, task: &mut Task, drafted: Drafted, seen: Position) -> Committed {
+    pub(crate) async fn commit(
+        &self,
+        task: &mut Task,
+        drafted: Drafted,
+        seen: Position,
+        claim: ClaimAfter,
+    ) -> Committed {
         let put_at = self.host.clock.monotonic();
         if let Err(lost) = self.put_bodies(&drafted).await {
             return lost;
         }
-        let batch = self.batch(&drafted, seen);
+        let batch = Batch { claim, ..self.batch(&drafted, seen) };
         let committed = self.append(&batch, &drafted, put_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
@@ -167,7 +173,12 @@ impl Committer<'_> {
     }
 
     fn written_by_readback(&self, batch: &Batch) -> Committed {
-        Committed::Written { held: !batch.rests() }
+        let held = match batch.claim {
+            ClaimAfter::ByStatus => !batch.rests(),
+            ClaimAfter::Retain => true,
+            ClaimAfter::Release { .. } => false,
+        };
+        Committed::Written { held }
     }
 
     fn lose(&self, why: &str) -> Committed {

@@ -60,6 +60,21 @@ pub enum ClientError {
     /// The conversation is closed: it takes no message. Nothing was delivered.
     #[error("task {0} is closed; `plica reopen {0}` opens it")]
     Closed(TaskId),
+    /// No turn has ended there: nothing lands or branches off there. Nothing was written.
+    #[error(
+        "task {task}: event {seq} is no place to go to: {why}; `plica events {task} --type TaskSuspended` lists where turns ended"
+    )]
+    NoBoundary {
+        /// The task.
+        task: TaskId,
+        /// The event.
+        seq: Seq,
+        /// What is under way there.
+        why: String,
+    },
+    /// Only root tasks fork (SN-4). Nothing was written.
+    #[error("task {0} is a child of another task; only root tasks fork")]
+    NoRoot(TaskId),
     /// Content cannot be had or kept.
     #[error(transparent)]
     Content(#[from] ContentError),

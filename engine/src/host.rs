@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use plica_ports::{Clock, ContentStore, Definition, Guard, Model, ModelChoice, Observer, Policy, Store, Tool};
+use plica_ports::{Clock, ContentStore, Definition, Files, Guard, Model, ModelChoice, Observer, Policy, Store, Tool};
 
 use crate::time::TokioClock;
 
@@ -57,6 +57,7 @@ pub struct Host {
     pub(crate) guards: Vec<Arc<dyn Guard>>,
     pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) files: Option<Arc<dyn Files>>,
     pub(crate) deltas: Option<Arc<dyn plica_ports::DeltaSink>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -73,6 +74,7 @@ impl Host {
                 guards: Vec::new(),
                 policy: None,
                 observers: Vec::new(),
+                files: None,
                 deltas: None,
                 clock: Arc::new(TokioClock::new()),
             },
@@ -181,6 +183,13 @@ impl HostBuilder {
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.host.observers.push(observer);
+        self
+    }
+
+    /// Puts files back when a task is rewound.
+    #[must_use]
+    pub fn files(mut self, files: Arc<dyn Files>) -> Self {
+        self.host.files = Some(files);
         self
     }
 

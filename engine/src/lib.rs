@@ -16,6 +16,7 @@ mod host;
 mod load;
 mod outage;
 mod plan;
+mod rewind;
 mod setup;
 mod steering;
 mod step;

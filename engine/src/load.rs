@@ -40,33 +40,85 @@ pub async fn load(
     task: &TaskId,
     options: LoadOptions,
 ) -> Result<Task, LoadError> {
-    let (base, landings) = start(store, content, task, options).await?;
-    let mut from = base.as_ref().map_or(Seq(1), |base| base.head().seq.next());
-    let mut folder = Folder::new(base, landings);
-    loop {
-        let page = store.read(task, from, PAGE).await?;
-        for stored in &page {
-            if options.at.is_some_and(|at| stored.seq > at) {
-                break;
-            }
-            let event = read_event(task, stored)?;
-            // Forks of other tasks come with the forking verbs; until then no log begins so.
-            folder.push(&event, stored.hash, None).map_err(|error| LoadError::Unreadable {
-                task: task.clone(),
-                seq: stored.seq,
-                rule: error.rule,
-            })?;
-        }
-        match page.last() {
-            Some(last) if page.len() == PAGE && options.at.is_none_or(|at| last.seq < at) => from = last.seq.next(),
-            _ => break,
-        }
+    let mut ancestor = None;
+    for leg in legs(store, content, task, options).await?.into_iter().rev() {
+        ancestor = Some(leg.fold(store, ancestor.as_ref()).await?);
     }
-    let mut state = folder.finish().ok_or_else(|| LoadError::UnknownTask(task.clone()))?;
+    let mut state = ancestor.ok_or_else(|| LoadError::UnknownTask(task.clone()))?;
     if options.whole {
         read_segments(content, &mut state).await?;
     }
     Ok(state)
+}
+
+/// A part of what a state is folded from: the log of the task, or of one it branched off from.
+struct Leg {
+    task: TaskId,
+    /// The last event that counts.
+    at: Option<Seq>,
+    base: Option<Task>,
+    landings: Vec<Seq>,
+}
+
+/// The logs that a state is folded from: the task's own first, then, as far as no snapshot makes
+/// it unnecessary, that of the task it was forked from, and so on (SN-4).
+async fn legs(
+    store: &dyn Store,
+    content: &dyn ContentStore,
+    task: &TaskId,
+    options: LoadOptions,
+) -> Result<Vec<Leg>, LoadError> {
+    let mut legs: Vec<Leg> = Vec::new();
+    let (mut task, mut options) = (task.clone(), options);
+    loop {
+        if legs.iter().any(|leg| leg.task == task) {
+            let rule = format!("it descends from task {task}, which descends from it");
+            return Err(LoadError::Unreadable { task, seq: Seq(1), rule });
+        }
+        let (base, landings) = start(store, content, &task, options).await?;
+        let source = if base.is_some() { None } else { source_of(store, &task).await? };
+        legs.push(Leg { task, at: options.at, base, landings });
+        match source {
+            Some((source, seq)) => (task, options.at) = (source, Some(seq)),
+            None => return Ok(legs),
+        }
+    }
+}
+
+/// The task that a fork branched off from, and the last event that it inherits.
+pub(crate) async fn source_of(store: &dyn Store, task: &TaskId) -> Result<Option<(TaskId, Seq)>, LoadError> {
+    let Some(first) = store.read(task, Seq(1), 1).await?.into_iter().next() else { return Ok(None) };
+    Ok(match read_event(task, &first)?.payload {
+        Payload::TaskForked(forked) => Some((forked.source, forked.source_seq)),
+        _ => None,
+    })
+}
+
+impl Leg {
+    async fn fold(self, store: &dyn Store, ancestor: Option<&Task>) -> Result<Task, LoadError> {
+        let Self { task, at, base, landings } = self;
+        let mut from = base.as_ref().map_or(Seq(1), |base| base.head().seq.next());
+        let mut folder = Folder::new(base, landings);
+        loop {
+            let page = store.read(&task, from, PAGE).await?;
+            for stored in &page {
+                if at.is_some_and(|at| stored.seq > at) {
+                    break;
+                }
+                let event = read_event(&task, stored)?;
+                folder.push(&event, stored.hash, ancestor).map_err(|error| LoadError::Unreadable {
+                    task: task.clone(),
+                    seq: stored.seq,
+                    rule: error.rule,
+                })?;
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE && at.is_none_or(|at| last.seq < at) => from = last.seq.next(),
+                _ => break,
+            }
+        }
+        folder.finish().ok_or(LoadError::UnknownTask(task))
+    }
 }
 
 /// Reads every sealed segment that is still unread.

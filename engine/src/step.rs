@@ -1,23 +1,26 @@
 //! One claimed task, step by step: ask the kernel what is next, do it, append.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod flight;
+mod foresight;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plica_kernel::body::Body;
 use plica_kernel::decide::{
-    self, Act, Answer, Composer, Draft, Drafted, Inputs, Orphan, RecordError, Refusal, Spawn, Stamp,
+    self, Act, AfterCrash, Answer, Composer, Draft, Drafted, Inputs, Orphan, Prepared, RecordError, Refusal, Spawn,
+    Stamp,
 };
-use plica_kernel::event::{ApprovalVerdict, CallStatus, Failure, FailureReason, RequestStatus};
+use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
 use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
 use plica_kernel::row::Blocked;
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{AppendError, Claimed, StoreError};
-use plica_ports::{ContentError, ModelError, PolicyView, Reply, StopReason};
-use tokio::task::JoinSet;
+use plica_ports::store::{AppendError, ClaimAfter, Claimed};
+use plica_ports::{ModelError, PolicyView, Reply, StopReason};
 use tokio_util::sync::CancellationToken;
 
 use crate::act::{self, Broken, Happened, Outcome, millis};
@@ -29,15 +32,14 @@ use crate::host::Host;
 use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
+use crate::rewind;
 use crate::setup::{Setup, SetupError};
-use crate::steering::{self, SPAWNING_TOOL};
+use flight::Flight;
 
 /// How long a task is left alone that could not go on because something was out of reach.
 const OUTAGE_REST_MS: u64 = 1_000;
 /// How long running calls are waited for once the worker is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long calls that were told to stop may take to say how they ended.
-const STOP_GRACE: Duration = Duration::from_secs(4);
 
 /// How a worker's hold of a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +96,9 @@ impl Drive {
             flight: Flight::default(),
             composition: Composition::default(),
             spawns: BTreeMap::new(),
+            rewinds: BTreeMap::new(),
+            looked: BTreeMap::new(),
+            after_crash: None,
             stopping: false,
             reconsidered: 0,
         };
@@ -169,106 +174,6 @@ impl Drive {
     }
 }
 
-/// Actions that are under way outside.
-#[derive(Default)]
-struct Flight {
-    set: JoinSet<Happened>,
-    seqs: BTreeMap<tokio::task::Id, Seq>,
-    /// Every action that this hold ever launched: none is launched twice.
-    begun: BTreeSet<Seq>,
-    stop: CancellationToken,
-}
-
-impl Flight {
-    fn is_launched(&self, seq: Seq) -> bool {
-        self.seqs.values().any(|launched| *launched == seq)
-    }
-
-    /// Whether the action was launched and broken off: what it came to is for the next holder
-    /// to settle, as after a crash.
-    fn is_broken_off(&self, seq: Seq) -> bool {
-        self.begun.contains(&seq) && !self.is_launched(seq)
-    }
-
-    fn launch(&mut self, action: Seq, outcome: impl Future<Output = Outcome> + Send + 'static) {
-        let handle = self.set.spawn(async move { Happened { action, what: Ok(outcome.await) } });
-        self.seqs.insert(handle.id(), action);
-        self.begun.insert(action);
-    }
-
-    /// The next action that came to an end; pends while none is under way.
-    async fn next(&mut self) -> Happened {
-        loop {
-            let Some(joined) = self.set.join_next_with_id().await else { std::future::pending().await };
-            let (id, what) = match joined {
-                Ok((id, happened)) => (id, Ok(happened)),
-                Err(error) => (error.id(), Err(error)),
-            };
-            let Some(action) = self.seqs.remove(&id) else { continue };
-            match what {
-                Ok(happened) => return happened,
-                Err(error) if error.is_panic() => {
-                    let words = panic_words(error.into_panic());
-                    let detail = Some(format!("an adapter failed while event {action} ran: {words}"));
-                    return Happened {
-                        action,
-                        what: Err(Broken(Failure { detail, reason: FailureReason::InternalError })),
-                    };
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Whatever else has ended already.
-    fn take_ready(&mut self) -> Vec<Happened> {
-        let mut ready = Vec::new();
-        while let Some(happened) = futures_now(self.next()) {
-            ready.push(happened);
-        }
-        ready
-    }
-
-    /// Tells what is under way to stop and gives it a moment to say how it ended.
-    async fn wind_down(&mut self, host: &Host) -> Vec<Happened> {
-        self.stop.cancel();
-        let mut ended = Vec::new();
-        let grace = host.clock.sleep(STOP_GRACE);
-        tokio::pin!(grace);
-        while !self.seqs.is_empty() {
-            tokio::select! {
-                biased;
-                happened = self.next() => ended.push(happened),
-                () = &mut grace => break,
-            }
-        }
-        self.abort();
-        ended
-    }
-
-    fn abort(&mut self) {
-        self.stop.cancel();
-        self.set.abort_all();
-        self.seqs.clear();
-        self.stop = CancellationToken::new();
-    }
-}
-
-/// Polls a future once.
-fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
-    let future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match future.poll(&mut context) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
-    }
-}
-
-fn panic_words(panic: Box<dyn std::any::Any + Send>) -> String {
-    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
-    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
-}
-
 struct Step<'a> {
     drive: &'a Drive,
     task: Task,
@@ -283,6 +188,12 @@ struct Step<'a> {
     composition: Composition,
     /// What approved calls that spawn a child come to.
     spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What rewinds come to, by the item that asks.
+    rewinds: BTreeMap<Position, Result<Prepared, String>>,
+    /// What was found of calls that a former holder left open, by their start.
+    looked: BTreeMap<Seq, Orphan>,
+    /// What becomes of the attempt they belong to, once it is known.
+    after_crash: Option<AfterCrash>,
     stopping: bool,
     /// Appends in a row that were refused because the inbox had moved.
     reconsidered: u32,
@@ -369,11 +280,21 @@ impl Step<'_> {
             return Turned::Wait(act);
         };
         let consumed = drafted.consumed.clone();
-        match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+        let claim = match act {
+            // Files are put back while the task waits, before anyone else may go on with it.
+            Act::Restore(_) => ClaimAfter::Retain,
+            _ => ClaimAfter::ByStatus,
+        };
+        match self.drive.committer().commit(&mut self.task, drafted, self.seen, claim).await {
             Committed::Written { held } => {
                 self.pending.clear();
                 self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
+                self.rewinds.clear();
+                if self.task.governance().actions.is_empty() {
+                    self.looked.clear();
+                    self.after_crash = None;
+                }
                 if held { Turned::Wait(act) } else { Turned::End(Ended::HandedBack) }
             }
             Committed::Reconsider if self.reconsidered >= RECONSIDER_MAX => {
@@ -405,7 +326,7 @@ impl Step<'_> {
             Err(error) => Err(error),
         };
         if let Ok(drafted) = drafted {
-            match self.drive.committer().commit(&mut self.task, drafted, self.seen).await {
+            match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
                 Committed::Written { .. } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}
@@ -416,69 +337,24 @@ impl Step<'_> {
         Turned::End(Ended::HandedBack)
     }
 
-    async fn look_at_inbox(&mut self) -> Result<(), StoreError> {
-        if self.drive.hold.tail() > self.seen {
-            let new = self.drive.host.store.inbox(self.task.id(), self.seen).await?;
-            self.seen = new.last().map_or(self.drive.hold.tail(), |item| item.position.max(self.drive.hold.tail()));
-            self.items.extend(new);
-        }
-        self.read_answers().await;
-        self.read_spawns().await
-    }
-
-    /// Approved calls that spawn a child need its definition, which the kernel has not.
-    async fn read_spawns(&mut self) -> Result<(), StoreError> {
-        for item in &self.items {
-            let Item::Verdict { call, verdict: ApprovalVerdict::Approve, .. } = &item.item else { continue };
-            let approval = self.task.governance().approvals.get(call);
-            let Some(approval) = approval.filter(|approval| approval.tool == SPAWNING_TOOL) else { continue };
-            if self.spawns.contains_key(call) {
-                continue;
-            }
-            let gone = |error: ContentError| StoreError::Unavailable(error.to_string());
-            let spawn = match text_of(&approval.args, self.drive.host.content().map_err(gone)?).await {
-                Ok(args) => steering::spawn(&self.setup, &self.task, &args),
-                Err(ComposeError::Content(why)) => Err(why),
-                Err(ComposeError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
-            };
-            self.spawns.insert(*call, spawn);
-        }
-        Ok(())
-    }
-
-    /// The answer of a child that goes on by itself joins the conversation as a message, so
-    /// its text is needed.
-    async fn read_answers(&mut self) {
-        let Ok(content) = self.drive.host.content() else { return };
-        for item in &mut self.items {
-            if let Item::Child { answer, child, .. } = &mut item.item
-                && matches!(answer, Body::Ref(_))
-                && self
-                    .task
-                    .governance()
-                    .children()
-                    .any(|(_, open)| open.child == *child && (open.background || open.any))
-                && let Ok(text) = text_of(answer, content).await
-            {
-                *answer = Body::Inline(text);
-            }
-        }
-    }
-
-    /// A cancel or an interrupt stops what runs before it is recorded; what ended in time keeps
+    /// A cancel, an interrupt or a rewind stops what runs before it is recorded; what ended in time keeps
     /// its outcome.
     async fn stop_for_people(&mut self) {
-        let stopped = self.items.iter().any(|item| matches!(item.item, Item::Cancel { .. } | Item::Interrupt { .. }));
+        let stopped = self
+            .items
+            .iter()
+            .any(|item| matches!(item.item, Item::Cancel { .. } | Item::Interrupt { .. } | Item::Rewind { .. }));
         if !stopped || self.flight.seqs.is_empty() {
             return;
         }
         if self.task.governance().model_action().is_some() {
             // Nobody waits for a reply that nobody will read.
-            self.pending.extend(self.flight.take_ready());
+            let ready = self.flight.take_ready();
+            self.arrived(ready);
             self.flight.abort();
         } else {
             let ended = self.flight.wind_down(&self.drive.host).await;
-            self.pending.extend(ended);
+            self.arrived(ended);
         }
     }
 
@@ -494,6 +370,7 @@ impl Step<'_> {
         for happened in &self.pending {
             self.record(&mut draft, happened)?;
         }
+        self.settle(&mut draft)?;
         let stop_request = self
             .stopping
             .then(|| draft.task().governance().model_action().map(|open| (open.seq, open.identity.run.clone())));
@@ -507,6 +384,7 @@ impl Step<'_> {
             items: self.items.clone(),
             run: self.drive.hold.claim.run.clone(),
             spawns: self.spawns.clone(),
+            rewinds: self.rewinds.clone(),
             stopping: self.stopping,
             unusable: self.unusable.clone(),
         };
@@ -518,7 +396,22 @@ impl Step<'_> {
         Ok((Some(draft.finish()?), act))
     }
 
+    /// Settles what a former holder left open, all together, once all of it was looked for.
+    fn settle(&self, draft: &mut Draft) -> Result<(), RecordError> {
+        let run = &self.drive.hold.claim.run;
+        let actions = draft.task().governance().actions.iter();
+        let orphans = actions.filter(|open| open.identity.run != *run && matches!(open.what, ActionKind::Call(_)));
+        let found = orphans.map(|open| Some((open.seq, self.looked.get(&open.seq)?.clone())));
+        match (found.collect::<Option<Vec<_>>>(), &self.after_crash) {
+            (Some(orphans), Some(after)) if !orphans.is_empty() => decide::settle_orphans(draft, &orphans, after),
+            _ => Ok(()),
+        }
+    }
+
     fn record(&self, draft: &mut Draft, happened: &Happened) -> Result<(), RecordError> {
+        if let Ok(Outcome::Restored { restored, left }) = &happened.what {
+            return decide::restored(draft, *restored, left);
+        }
         if draft.task().governance().action(happened.action).is_none() {
             // Settled meanwhile in another way, as by late evidence: there is nothing left to say.
             return Ok(());
@@ -535,7 +428,8 @@ impl Step<'_> {
                 }
             },
             Ok(Outcome::Call(outcome)) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
-            Ok(Outcome::Orphan(orphan)) => decide::settle_orphan(draft, happened.action, (**orphan).clone()),
+            // Orphans are settled together; what was put back was recorded above.
+            Ok(Outcome::Orphan(_) | Outcome::Restored { .. }) => Ok(()),
             Err(Broken(failure)) => decide::fail(draft, failure.clone(), &self.items),
         }
     }
@@ -583,7 +477,22 @@ impl Step<'_> {
         match act {
             Act::Ask(action) => self.begin_request(*action).await,
             Act::Run(calls) => self.begin_calls(calls, false).await,
-            Act::Settle(calls) => self.begin_calls(calls, true).await,
+            Act::Settle(calls) => {
+                if self.after_crash.is_none()
+                    && let Err(error) = self.read_crash().await
+                {
+                    return Some(self.cannot_read(&error).await);
+                }
+                self.begin_calls(calls, true).await
+            }
+            Act::Prepare(position) => match self.prepare_rewind(*position).await {
+                Ok(()) => {
+                    self.drive.hold.news.notify_one();
+                    None
+                }
+                Err(error) => Some(self.cannot_read(&error).await),
+            },
+            Act::Restore(seq) => self.restore(*seq).await,
             Act::WaitUntil(due) if self.stopping || due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
                 self.drive.release(Some(*due)).await;
                 Some(Ended::HandedBack)
@@ -595,6 +504,40 @@ impl Step<'_> {
                 }
                 self.drive.release(None).await;
                 Some(Ended::HandedBack)
+            }
+        }
+    }
+
+    /// What the step needs of the log cannot be had now: the task is left alone for a moment.
+    async fn cannot_read(&self, error: &LoadError) -> Ended {
+        tracing::warn!(task = %self.task.id(), %error, "the task is set aside");
+        self.drive.set_aside().await;
+        Ended::Unavailable(error.to_string())
+    }
+
+    /// Puts files back, as the plan on record says (SN-8).
+    async fn restore(&mut self, seq: Seq) -> Option<Ended> {
+        let Some(restoring) = self.task.governance().restoring.clone() else { return Some(Ended::Lost) };
+        let host = self.drive.host.clone();
+        let content = match host.content() {
+            Ok(content) => content,
+            Err(error) => return Some(Ended::Unavailable(error.to_string())),
+        };
+        let plan = match rewind::read_plan(content, self.task.id(), &restoring.plan).await {
+            Ok(plan) => plan,
+            Err(error) => return Some(self.cannot_read(&error).await),
+        };
+        let go_on = || !self.drive.hold.lost.is_cancelled() && self.may_start();
+        match rewind::restore(content, host.files.as_deref(), &plan, go_on).await {
+            Ok(Some((restored, left))) => {
+                self.pending.push(Happened { action: seq, what: Ok(Outcome::Restored { restored, left }) });
+                self.drive.hold.news.notify_one();
+                None
+            }
+            Ok(None) => Some(Ended::Lost),
+            Err(error) => {
+                self.drive.set_aside().await;
+                Some(Ended::Unavailable(error.to_string()))
             }
         }
     }
@@ -655,7 +598,7 @@ impl Step<'_> {
 
     async fn begin_calls(&mut self, calls: &[(CallId, Seq)], orphans: bool) -> Option<Ended> {
         for (call, action) in calls {
-            if self.flight.is_launched(*action) {
+            if self.flight.is_launched(*action) || self.looked.contains_key(action) {
                 continue;
             }
             if self.stopping || self.flight.is_broken_off(*action) {
@@ -722,13 +665,24 @@ impl Step<'_> {
             biased;
             () = self.drive.hold.lost.cancelled() => {}
             happened = self.flight.next() => {
-                self.pending.push(happened);
                 let ready = self.flight.take_ready();
-                self.pending.extend(ready);
+                self.arrived(std::iter::once(happened).chain(ready));
             }
             () = self.drive.hold.news.notified() => {}
             () = self.drive.stop.cancelled(), if !self.stopping => self.drain(act).await,
             () = timer => {}
+        }
+    }
+
+    /// Takes in what came back. What was found of orphaned calls is kept until all of them were
+    /// looked for.
+    fn arrived(&mut self, happened: impl IntoIterator<Item = Happened>) {
+        for happened in happened {
+            if let Ok(Outcome::Orphan(orphan)) = happened.what {
+                self.looked.insert(happened.action, *orphan);
+            } else {
+                self.pending.push(happened);
+            }
         }
     }
 
@@ -746,10 +700,10 @@ impl Step<'_> {
         while !self.flight.seqs.is_empty() {
             tokio::select! {
                 biased;
-                happened = self.flight.next() => self.pending.push(happened),
+                happened = self.flight.next() => self.arrived([happened]),
                 () = &mut grace => {
                     let ended = self.flight.wind_down(&host).await;
-                    self.pending.extend(ended);
+                    self.arrived(ended);
                 }
             }
         }

@@ -4,12 +4,14 @@ use plica_kernel::body::ContentRef;
 use plica_kernel::decode::decode;
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::ledger::verify::{Promise, Verifier};
+use plica_kernel::state::Task;
 use plica_kernel::state::fold::landing_of;
 use plica_ports::{ContentError, ContentStore, Store};
 
 pub use plica_kernel::ledger::verify::Break;
 
 use crate::error::LoadError;
+use crate::load::{LoadOptions, load, source_of};
 
 /// Events read at once.
 const PAGE: usize = 1_000;
@@ -94,6 +96,14 @@ impl Verdict {
         let baselines = store.baselines(task, usize::MAX).await?;
         let landings = baselines.iter().filter_map(|stored| landing_of(&decode(&stored.body, &stored.hash).ok()?));
         let mut verifier = Verifier::new(task.clone(), landings);
+        match ancestor(store, content, task).await {
+            Ok(None) => {}
+            Ok(Some(ancestor)) => verifier = verifier.descends_from(ancestor),
+            Err(error @ LoadError::NewerVersion { .. }) => verifier.could_not_check(error),
+            Err(LoadError::Store(error)) => return Err(LoadError::Store(error)),
+            // What the fork inherits is not what it names: its first event breaks.
+            Err(error) => verifier.content_broken(Seq(1), format!("what it was forked from does not verify: {error}")),
+        }
         let mut from = Seq(1);
         loop {
             let page = store.read(task, from, PAGE).await?;
@@ -131,6 +141,18 @@ impl Default for Verdict {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The state that a fork inherits, folded from its source's log alone; none for other tasks.
+async fn ancestor(store: &dyn Store, content: &dyn ContentStore, task: &TaskId) -> Result<Option<Task>, LoadError> {
+    let source = match source_of(store, task).await {
+        // An own first event that cannot be read is found where it stands.
+        Err(LoadError::Unreadable { .. } | LoadError::NewerVersion { .. }) => return Ok(None),
+        source => source?,
+    };
+    let Some((source, seq)) = source else { return Ok(None) };
+    let options = LoadOptions { at: Some(seq), ignore_snapshots: true, whole: true };
+    load(store, content, &source, options).await.map(Some)
 }
 
 async fn check_content(

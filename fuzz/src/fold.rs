@@ -186,7 +186,15 @@ pub(crate) fn go_on(task: Task) {
     for items in [Vec::new(), vec![message]] {
         let stamp = Stamp { now, epoch: Epoch(task.head().epoch.0 + 1), run: run() };
         let mut draft = Draft::new(task.clone(), stamp);
-        let mut inputs = Inputs { now, items, run: run(), stopping: false, unusable: None, spawns: Default::default() };
+        let mut inputs = Inputs {
+            now,
+            items,
+            run: run(),
+            stopping: false,
+            unusable: None,
+            spawns: Default::default(),
+            rewinds: Default::default(),
+        };
         let composer = Composer { version: "plain.v1".into(), model: "script:test".into() };
         if advance(&mut draft, &mut inputs, &composer).is_ok() {
             // What does not fit an event is refused, as ever.

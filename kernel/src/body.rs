@@ -24,6 +24,10 @@ pub const MEDIA_BLOCKS: &str = "application/vnd.plica.blocks+json";
 pub const MEDIA_STATE: &str = "application/vnd.plica.state+json";
 /// Media type of a sealed list segment.
 pub const MEDIA_SEGMENT: &str = "application/vnd.plica.segment+json";
+/// Media type of a plan of what a rewind puts back.
+pub const MEDIA_RESTORE: &str = "application/vnd.plica.restore+json";
+/// Media type of a file's bytes.
+pub const MEDIA_BYTES: &str = "application/octet-stream";
 /// Media type of an agent definition.
 pub const MEDIA_DEFINITION: &str = "application/vnd.plica.definition+json";
 

@@ -25,6 +25,9 @@ pub const SNAPSHOT_ROUNDS: u32 = 20;
 pub const ITEM_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one content body; larger ones are refused at `put`.
 pub const CONTENT_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a file that are kept before it is changed, so that a rewind can put it back; a
+/// larger one is named and left (SN-5).
+pub const PREIMAGE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a failure's detail kept inline; longer ones are cut.
 pub const DETAIL_BYTES_MAX: usize = 900;
 
@@ -40,6 +43,8 @@ pub const MODEL_RETRY_AFTER_MAX_MS: u64 = 3_600_000;
 pub const MODEL_INTERRUPTIONS_MAX: u32 = 3;
 /// Starts of one retry-safe tool call (RC-2).
 pub const TOOL_STARTS_MAX: u32 = 3;
+/// Seals of attempts in a row at which the task parks, whatever its agent chose (RC-3).
+pub const SEALS_MAX: u32 = 3;
 /// Truncated replies in a row that fail the turn (RC-7).
 pub const TRUNCATED_REPLIES_MAX: u32 = 3;
 /// Empty replies in a row that end the turn with an empty answer (RC-7).

@@ -8,6 +8,7 @@
 mod clock;
 mod content;
 mod definition;
+mod files;
 mod guard;
 mod model;
 mod observer;
@@ -18,6 +19,7 @@ mod tool;
 pub use clock::Clock;
 pub use content::{ContentError, ContentStore};
 pub use definition::{Definition, DefinitionError, ModelChoice, OnCrash, PermissionMode};
+pub use files::{FileNow, Files, FilesError};
 pub use guard::{Guard, GuardView, Ruling};
 pub use model::{
     Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use plica_kernel::body::Blob;
+use plica_kernel::decide::ChangedFile;
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
 use crate::observer::Record;
@@ -119,6 +120,8 @@ pub struct ToolOutput {
     pub whole: Option<Blob>,
     /// Other bodies that belong to the call, such as pre-images of files (TO-5).
     pub blobs: Vec<Blob>,
+    /// Files of the workspace that it changed, in order, so that a rewind can put them back.
+    pub files: Vec<ChangedFile>,
     /// Records to append with the call's outcome (EN-9).
     pub records: Vec<Record>,
 }

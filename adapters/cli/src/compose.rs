@@ -63,7 +63,7 @@ pub fn tool_names() -> Vec<String> {
 
 /// A host on `store` with every adapter of this build.
 pub fn host(store: Arc<dyn Store>) -> HostBuilder {
-    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all())
+    Host::builder(store, Arc::new(Models::new())).tools(plica_tools::all()).files(Arc::new(plica_tools::WorkspaceFiles))
 }
 
 /// What a worker of this process is to do.

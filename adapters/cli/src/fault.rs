@@ -58,7 +58,8 @@ impl From<ClientError> for Fault {
                     | DeliverError::Invalid { .. }
             ) | ClientError::Create(CreateError::KeyConflict { .. })
         );
-        let refused = refused || matches!(error, ClientError::Closed(_));
+        let refused = refused
+            || matches!(error, ClientError::Closed(_) | ClientError::NoBoundary { .. } | ClientError::NoRoot(_));
         let hint = hint(&error).unwrap_or_default();
         if unknown || refused { Self::Usage(format!("{error}{hint}")) } else { Self::Config(format!("{error}{hint}")) }
     }

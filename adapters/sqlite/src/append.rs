@@ -144,15 +144,16 @@ fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
         not_before: facts.not_before,
         blocked: false,
     };
-    let sql = "INSERT INTO tasks (id, agent, goal, parent, queue, priority, labels, not_before, created_at, dedup, \
+    let sql = "INSERT INTO tasks (id, agent, goal, parent, source, queue, priority, labels, not_before, created_at, dedup, \
         fingerprint, seq, hash, status, wake, closed, updated_at, epoch, claimable_at, idle_claims, inbox_tail) \
-        VALUES (:id, :agent, :goal, :parent, :queue, :priority, :labels, :not_before, :created_at, :dedup, \
+        VALUES (:id, :agent, :goal, :parent, :source, :queue, :priority, :labels, :not_before, :created_at, :dedup, \
         :fingerprint, :seq, :hash, :status, :wake, :closed, :now, 0, :due, 0, 0)";
     let key = tx.conn.prepare_cached(sql)?.insert(named_params! {
         ":id": task.id.as_str(),
         ":agent": facts.agent,
         ":goal": facts.goal,
         ":parent": facts.parent.as_ref().map(|parent| parent.as_str()),
+        ":source": facts.source.as_ref().map(|source| source.as_str()),
         ":queue": facts.queue.as_str(),
         ":priority": facts.priority,
         ":labels": to_json(&facts.labels)?,

@@ -172,7 +172,7 @@ pub(crate) fn untaken(conn: &Connection, task: i64, after: Position) -> rusqlite
 pub(crate) const ROW: &str = "SELECT tasks.id, agent, goal, parent, queue, priority, labels, not_before, created_at, \
     seq, hash, status, wake, closed, updated_at, epoch, run, acquired_at, lease_until, claimable_at, inbox_tail, \
     idle_claims, blocked, \
-    workers.id, workers.instance, workers.host, workers.version, boot, namespace, pid, started \
+    workers.id, workers.instance, workers.host, workers.version, boot, namespace, pid, started, source \
     FROM tasks LEFT JOIN workers ON workers.key = tasks.holder";
 
 /// Reads a row of [`ROW`].
@@ -207,6 +207,7 @@ fn facts(row: &Columns<'_>) -> rusqlite::Result<Facts> {
         agent: row.get(1)?,
         goal: row.get(2)?,
         parent: row.get::<_, Option<String>>(3)?.map(|_| id(row, 3, TaskId::new)).transpose()?,
+        source: row.get::<_, Option<String>>(31)?.map(|_| id(row, 31, TaskId::new)).transpose()?,
         queue: id(row, 4, Queue::new)?,
         priority: row.get(5)?,
         labels: json(row, 6)?,

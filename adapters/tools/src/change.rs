@@ -108,6 +108,14 @@ impl TempName {
         Self { prefix, name }
     }
 
+    /// Of a file that a rewind puts back.
+    pub(crate) fn restoring(path: &str) -> Self {
+        let mut key = content_hash(path.as_bytes()).to_string();
+        key.truncate(16);
+        let prefix = format!(".plica-restore-{key}-");
+        Self { name: format!("{prefix}.tmp"), prefix }
+    }
+
     /// Removes what any try of the call left in `dir`.
     pub(crate) fn sweep(&self, dir: &Dir) -> io::Result<()> {
         for entry in dir.entries()? {

@@ -122,7 +122,7 @@ fn edit(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) ->
         "edited {path}: {replaced} replacement{plural}; it now reads\n{}",
         snippet(&new, places.starts[0], args.new_string.len())
     ));
-    preimage::record(&mut output, &place.path, Some(before), (&content_hash(&new), new.len() as u64));
+    preimage::record(&mut output, &place.path, Some(before), content_hash(&new));
     Ok(output)
 }
 

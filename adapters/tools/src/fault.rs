@@ -11,6 +11,8 @@ pub(crate) enum Fault {
     Failed(String),
     #[error("{0}")]
     Unknown(String),
+    #[error("it was changed by someone else since")]
+    Changed,
     #[error("the call was stopped before it changed anything")]
     Stopped,
 }
@@ -32,6 +34,7 @@ impl From<Fault> for ToolError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Failed(text) => Self::failed(text),
+            Fault::Changed => Self::failed(fault.to_string()),
             Fault::Unknown(text) => Self::Unknown(text),
             Fault::Stopped => Self::Stopped(fault.to_string()),
         }

@@ -11,6 +11,7 @@ mod blocking;
 mod change;
 mod edit;
 mod fault;
+mod files;
 mod glob;
 mod grep;
 mod limits;
@@ -27,6 +28,7 @@ use plica_ports::{Effect, Tool, ToolDeclaration};
 
 pub use bash::Bash;
 pub use edit::Edit;
+pub use files::WorkspaceFiles;
 pub use glob::Glob;
 pub use grep::Grep;
 pub use read::Read;

@@ -6,10 +6,6 @@ use std::time::Duration;
 pub(crate) const TEXT_CHARS_MAX: usize = 30_000;
 /// Bytes of one output that are kept as content.
 pub(crate) const WHOLE_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a file whose pre-image is kept; of larger ones only the hash is.
-pub(crate) const PREIMAGE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a record's body.
-pub(crate) const RECORD_BYTES_MAX: usize = 900;
 
 /// Lines that `Read` gives unless asked for another number.
 pub(crate) const READ_LINES_DEFAULT: u64 = 2_000;

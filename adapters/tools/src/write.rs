@@ -9,9 +9,9 @@ use crate::args::parse;
 use crate::blocking::{Cancel, blocking};
 use crate::change::{Before, TempName, replace};
 use crate::fault::Fault;
-use crate::limits::PREIMAGE_BYTES_MAX;
 use crate::preimage;
 use crate::workspace::{Parents, Workspace};
+use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 
 const DESCRIPTION: &str = "Writes a file of the workspace, replacing it whole if it is there and \
 making missing folders if it is not. The file_path may be absolute or relative to the workspace. \
@@ -85,7 +85,7 @@ fn write(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -
         None => format!("created {path} ({size} bytes)"),
         Some(before) => format!("replaced {path} ({size} bytes, before {})", before.size),
     });
-    preimage::record(&mut output, &place.path, before, (&content_hash(content), size));
+    preimage::record(&mut output, &place.path, before, content_hash(content));
     Ok(output)
 }
 
@@ -104,6 +104,6 @@ fn recover(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel)
         return Ok(None);
     }
     let mut output = ToolOutput::text(format!("{path} holds this content ({} bytes)", content.len()));
-    preimage::record_recovered(&mut output, &place.path, (&sha256, now.size));
+    preimage::record_recovered(&mut output, &place.path, sha256);
     Ok(Some(output))
 }

@@ -77,6 +77,7 @@ impl Person {
             agent: "sim".into(),
             goal: plan.goal.clone(),
             parent: None,
+            source: None,
             queue: Queue::main(),
             priority: u8::try_from(Prng::named(self.seed, plan.id.as_str()).below(4)).unwrap_or(2),
             labels: Default::default(),

@@ -153,6 +153,7 @@ async fn sp_3_what_is_next_needs_no_bodies() {
         now: state.head().at,
         items: Vec::new(),
         run: plica_kernel::id::RunId::new("another").unwrap(),
+        rewinds: Default::default(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,

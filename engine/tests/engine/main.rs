@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod back;
 mod clauses;
 mod common;
 mod content;
+mod crash;
 mod outage;
 mod steps;
 mod waits;

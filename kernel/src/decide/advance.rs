@@ -23,6 +23,13 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::Take(position) => record::take(draft, position, inputs)?,
             Move::Expire(call) => record::rule(draft, "engine", call, (ApprovalVerdict::Expire, None), inputs)?,
             Move::CloseRequest(action) => record::close_request(draft, action, RequestStatus::Interrupted)?,
+            Move::Rewind(position) => {
+                let prepared = inputs.rewinds.get(&position).cloned();
+                let prepared = prepared.ok_or_else(|| draft.misplaced("the rewind was not prepared"))?;
+                record::rewind(draft, position, &prepared, &inputs.items)?;
+            }
+            Move::Resume(seal) => record::resume(draft, seal)?,
+            Move::Rest => record::rest_again(draft)?,
             Move::Join => record::join(draft, &inputs.items)?,
             Move::Snapshot => draft.snapshot()?,
             Move::Compose => record::compose(draft, composer)?,

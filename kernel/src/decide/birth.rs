@@ -4,8 +4,9 @@ use super::draft::{Draft, Drafted, RecordError, Stamp};
 use super::record::say;
 use crate::body::{Blob, Body};
 use crate::canonical::genesis_hash;
-use crate::event::{MessageOrigin, Role, TaskCreated};
-use crate::id::TaskId;
+use crate::event::{MessageOrigin, Role, TaskCreated, TaskForked};
+use crate::id::{LedgerId, TaskId};
+use crate::state::Task;
 
 /// A task to be born.
 #[derive(Debug, Clone)]
@@ -32,8 +33,23 @@ pub fn born(birth: Birth, stamp: Stamp) -> Result<Drafted, RecordError> {
     let prev = genesis_hash(&created.ledger, &id);
     // Only a root's goal is a person's word.
     let origin = if created.parent.is_none() { MessageOrigin::Human } else { MessageOrigin::System };
-    let mut draft = Draft::genesis(id, &actor, stamp, prev, created.into())?;
+    let mut draft = Draft::genesis(id, &actor, stamp, prev, created.into(), None)?;
     draft.keep(blobs);
     say(&mut draft, &actor, Role::User, Some(origin), &goal)?;
+    draft.finish()
+}
+
+/// The first append of a fork of the task that folded to `source`, at the event it folded to
+/// (SN-4): one event and a snapshot, whatever the length of the log it branches off. The source
+/// is not written to.
+///
+/// # Errors
+/// When the source is no root, or a turn is under way there.
+pub fn forked(source: &Task, id: TaskId, actor: &str, ledger: LedgerId, stamp: Stamp) -> Result<Drafted, RecordError> {
+    let prev = genesis_hash(&ledger, &id);
+    let head = source.head();
+    let forked = TaskForked { ledger, source: source.id().clone(), source_hash: head.hash, source_seq: head.seq };
+    let mut draft = Draft::genesis(id, actor, stamp, prev, forked.into(), Some(source))?;
+    draft.snapshot()?;
     draft.finish()
 }

@@ -131,6 +131,7 @@ impl Draft {
         stamp: Stamp,
         prev: Hash,
         payload: Payload,
+        ancestor: Option<&Task>,
     ) -> Result<Self, RecordError> {
         let event = Envelope {
             task,
@@ -147,7 +148,7 @@ impl Draft {
             prev,
             payload,
         };
-        let state = Task::begin(&event, UNSEALED, None)?;
+        let state = Task::begin(&event, UNSEALED, ancestor)?;
         Ok(Self::with((Seq(0), prev), state, stamp, [event].into()))
     }
 
@@ -185,7 +186,31 @@ impl Draft {
         cause: Option<Seq>,
         payload: impl Into<Payload>,
     ) -> Result<Seq, RecordError> {
-        let payload = payload.into();
+        let event = self.next_event(actor, origin, cause, payload.into());
+        self.task.apply(&event, UNSEALED)?;
+        Ok(self.add(event))
+    }
+
+    /// Adds an event that lands on a state before it (SN-1).
+    pub(super) fn push_landing(
+        &mut self,
+        actor: &str,
+        origin: Origin,
+        payload: impl Into<Payload>,
+        landing: &Task,
+    ) -> Result<Seq, RecordError> {
+        let event = self.next_event(actor, origin, None, payload.into());
+        self.task.apply_landing(&event, UNSEALED, landing)?;
+        Ok(self.add(event))
+    }
+
+    fn add(&mut self, event: Envelope) -> Seq {
+        let seq = event.seq;
+        self.events.push(event);
+        seq
+    }
+
+    fn next_event(&self, actor: &str, origin: Origin, cause: Option<Seq>, payload: Payload) -> Envelope {
         let head = *self.task.head();
         let seq = head.seq.next();
         let links = match payload.kind().class() {
@@ -194,7 +219,7 @@ impl Draft {
             Class::Outcome => Links { parent: cause, decision: None, action: cause },
             Class::Observation | Class::Checkpoint => Links::default(),
         };
-        let event = Envelope {
+        Envelope {
             task: self.task.id().clone(),
             seq,
             actor: clip(actor, ACTOR_BYTES_MAX),
@@ -208,10 +233,7 @@ impl Draft {
             metrics: BTreeMap::new(),
             prev: head.hash,
             payload,
-        };
-        self.task.apply(&event, UNSEALED)?;
-        self.events.push(event);
-        Ok(seq)
+        }
     }
 
     /// Where bodies that do not fit inline go.

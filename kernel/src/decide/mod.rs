@@ -21,11 +21,12 @@ mod recover;
 mod tests;
 
 pub use advance::advance;
-pub use birth::{Birth, born};
+pub use birth::{Birth, born, forked};
 pub use budget::{exhausted, remaining};
 pub use draft::{Draft, Drafted, RecordError, Sent, Stamp};
 pub use next::{Act, Inputs, Move, Next, next};
 pub use record::{
-    Answer, CallOutcome, CallPlan, Composer, Refusal, Spawn, call_outcome, close_request, fail, refusal, reply,
+    Answer, CallOutcome, CallPlan, ChangedFile, Composer, Prepared, Refusal, Spawn, call_outcome, close_request, fail,
+    refusal, reply, restored,
 };
-pub use recover::{Orphan, settle_orphan};
+pub use recover::{AfterCrash, Orphan, settle_orphans};

@@ -1,7 +1,7 @@
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
-use super::record::Spawn;
+use super::record::{Prepared, Spawn};
 use crate::event::{Failure, FailureReason};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
@@ -22,6 +22,9 @@ pub struct Inputs {
     /// What calls come to that people approved and that spawn a child; the error is told to the
     /// model.
     pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What rewinds come to that were asked for, by the item that asks; the error says why one
+    /// is refused.
+    pub rewinds: BTreeMap<Position, Result<Prepared, String>>,
     /// Whether the worker is to stop: nothing new is begun.
     pub stopping: bool,
     /// Why the definition cannot be used: whatever would need it fails the turn.
@@ -44,6 +47,12 @@ pub enum Move {
     Cancel(Position),
     /// Stop the turn: an interrupt item came.
     Interrupt(Position),
+    /// Go back: a rewind item came and was prepared.
+    Rewind(Position),
+    /// A person's message carries the attempt on that this seal parked.
+    Resume(Seq),
+    /// Wait again: what woke the task opens no turn.
+    Rest,
     /// Wake up.
     Wake(Woken),
     /// Take an item that answers something that is pending.
@@ -77,6 +86,10 @@ pub enum Act {
     Run(Vec<(CallId, Seq)>),
     /// Settle these calls of a former holder, each with the seq of its start.
     Settle(Vec<(CallId, Seq)>),
+    /// Find out what this rewind lands on and which files it puts back.
+    Prepare(Position),
+    /// Put the files back of the plan that this event cites.
+    Restore(Seq),
     /// Nothing before this time: a model back-off.
     WaitUntil(Timestamp),
     /// The task waits and nothing that it waits for is there: hand it back.
@@ -99,11 +112,19 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     if let Some(position) = taken_at_any_time(task, inputs) {
         return Next::Record(Move::Take(position));
     }
+    if let Some(restoring) = &task.governance().restoring {
+        return Next::Act(Act::Restore(restoring.seq));
+    }
+    match first_order(task, inputs) {
+        Some((position, Item::Rewind { .. })) if inputs.rewinds.contains_key(&position) => {
+            return Next::Record(Move::Rewind(position));
+        }
+        Some((position, Item::Rewind { .. })) => return Next::Act(Act::Prepare(position)),
+        Some((position, _)) => return Next::Record(Move::Cancel(position)),
+        None => {}
+    }
     if task.status().is_over() {
         return Next::Act(Act::Over);
-    }
-    if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Cancel { .. })) {
-        return Next::Record(Move::Cancel(item.position));
     }
     if task.status() == Status::Waiting {
         return waiting(task, inputs);
@@ -120,8 +141,21 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
         Phase::Finish(_) if has_messages(inputs) => Next::Record(Move::Join),
         // What a child that went on by itself brought joins as a message, like any other.
         Phase::Finish(_) => answer_among(task, inputs).unwrap_or(Next::Record(Move::Finish)),
-        Phase::Compose | Phase::Rest => to_compose(task, inputs),
+        Phase::Woken | Phase::Rest => opened(task, inputs),
+        Phase::Compose => to_compose(task, inputs),
     }
+}
+
+/// The first rewind or cancel: in the order in which people asked for them. One that is over
+/// takes rewinds alone.
+fn first_order<'a>(task: &Task, inputs: &'a Inputs) -> Option<(Position, &'a Item)> {
+    let over = task.status().is_over();
+    let order = inputs.items.iter().find(|item| match item.item {
+        Item::Rewind { .. } => true,
+        Item::Cancel { .. } => !over,
+        _ => false,
+    });
+    order.map(|item| (item.position, &item.item))
 }
 
 /// An item that is taken whatever the task does: evidence (unless this holder still runs the
@@ -299,6 +333,18 @@ fn waits_for_something(task: &Task) -> bool {
             || governance.approvals.get(&id).is_some_and(|approval| approval.resolved.is_none())
             || governance.action_of(id).is_some()
     })
+}
+
+/// A task that woke between turns: what woke it opens the next one. Only children that go on by
+/// themselves are open here.
+fn opened(task: &Task, inputs: &Inputs) -> Next {
+    if inputs.stopping {
+        return Next::Act(Act::HandBack);
+    }
+    if has_messages(inputs) {
+        return Next::Record(task.runtime().parked.map_or(Move::Join, Move::Resume));
+    }
+    answer_among(task, inputs).unwrap_or(Next::Record(Move::Rest))
 }
 
 fn to_compose(task: &Task, inputs: &Inputs) -> Next {

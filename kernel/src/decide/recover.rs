@@ -1,9 +1,12 @@
+use alloc::{boxed::Box, string::String, vec::Vec};
+
 use super::draft::{Draft, RecordError};
-use super::record::{CallOutcome, ended, finish_call, start_call};
-use crate::event::CallStatus;
-use crate::id::Seq;
-use crate::limits::TOOL_STARTS_MAX;
-use crate::state::{ActionKind, OpenAction};
+use super::record::{CallOutcome, ended, finish_call, park, start_call};
+use crate::envelope::Origin;
+use crate::event::{ApprovalVerdict, CallStatus, SealVerdict, StepAttemptAbandoned};
+use crate::id::{CallId, Seq};
+use crate::limits::{SEALS_MAX, TOOL_STARTS_MAX};
+use crate::state::{ActionKind, OpenAction, RoundCall, Task};
 
 /// What can be said of a call that a former holder began and did not finish (RC-2).
 #[derive(Debug, Clone)]
@@ -16,39 +19,135 @@ pub enum Orphan {
     Lost,
 }
 
+/// What becomes of an attempt that a crash broke (RC-3).
+#[derive(Debug, Clone)]
+pub enum AfterCrash {
+    /// Each call is settled by what was found, a new start, or as unknown.
+    Resolve,
+    /// The step is run again from this state, the one before the attempt. The caller knows that
+    /// every call of it passes the guards without asking and that no tool is unknown.
+    Redrive(Box<Task>),
+    /// Nothing is run again: a person's message carries on.
+    Park,
+}
+
 /// What the model is told of a call whose effect is unknown.
 const UNKNOWN: &str = "The worker that ran this call was lost before it reported back. The call may have happened \
 wholly, partly or not at all. Check what it was to change before you repeat it.";
+/// What the model is told of a call that could run again and does not.
+const NOT_AGAIN: &str = "The worker that ran this call was lost before it reported back. It was not run again.";
 
-/// Settles the orphaned call begun at `action`, in the order of RC-2: a result that was found
-/// is `recovered`; a retry-safe call runs again under the same key, at most 3 starts; else
-/// the outcome is `unknown`. The guards are not asked again: what runs is what was recorded
-/// (RC-5).
+/// An orphan with its call as it began.
+struct Begun<'a> {
+    action: Seq,
+    call: CallId,
+    round: RoundCall,
+    /// Whether a person had approved it.
+    approved: bool,
+    found: &'a Orphan,
+}
+
+/// Settles all orphaned calls of the round in one append, each with the seq of its start and
+/// what a look at the outside found (RC-2, RC-3).
+///
+/// * Resolving: a result that was found is `recovered`; a retry-safe call runs again under the
+///   same key, at most 3 starts; else the outcome is `unknown`. The guards are not asked again:
+///   what runs is what was recorded (RC-5). A call that a person had approved and of which
+///   nothing is known parks the attempt (RC-4).
+/// * Redriving: each gets `interrupted`, the attempt is sealed, and the step runs again.
+/// * Parking: each gets its outcome, the attempt is sealed, and the task waits for a person. The
+///   third seal in a row parks, whatever was chosen.
 ///
 /// # Errors
 /// When no such call is open.
-pub fn settle_orphan(draft: &mut Draft, action: Seq, orphan: Orphan) -> Result<(), RecordError> {
-    let Some(OpenAction { what: ActionKind::Call(call), .. }) = draft.task().governance().action(action) else {
+pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &AfterCrash) -> Result<(), RecordError> {
+    let begun = orphans.iter().map(|(action, found)| begun(draft, *action, found)).collect::<Result<Vec<_>, _>>()?;
+    let asks = begun.iter().any(|orphan| orphan.approved && matches!(orphan.found, Orphan::Lost));
+    match after {
+        AfterCrash::Redrive(landing) if draft.task().runtime().seals + 1 < SEALS_MAX => redrive(draft, &begun, landing),
+        AfterCrash::Resolve if !asks => begun.iter().try_for_each(|orphan| resolve(draft, orphan)),
+        AfterCrash::Resolve | AfterCrash::Redrive(_) | AfterCrash::Park => seal_and_park(draft, &begun),
+    }
+}
+
+fn begun<'a>(draft: &Draft, action: Seq, found: &'a Orphan) -> Result<Begun<'a>, RecordError> {
+    let governance = draft.task().governance();
+    let Some(OpenAction { what: ActionKind::Call(call), .. }) = governance.action(action) else {
         return Err(draft.misplaced("no such call is open"));
     };
-    let call = *call;
     let round = draft.task().runtime().round.as_ref();
     let begun = round.and_then(|round| round.calls.get(call.index as usize)).cloned();
     let begun = begun.ok_or_else(|| draft.misplaced("the call is of no round"))?;
-    match orphan {
-        Orphan::Found(outcome) => {
-            finish_call(draft, action, CallOutcome { status: CallStatus::Recovered, ..outcome }, false)
+    let ruling = governance.approvals.get(call).and_then(|approval| approval.resolved);
+    let approved = ruling.is_some_and(|ruling| ruling.verdict == ApprovalVerdict::Approve);
+    Ok(Begun { action, call: *call, round: begun, approved, found })
+}
+
+fn resolve(draft: &mut Draft, orphan: &Begun<'_>) -> Result<(), RecordError> {
+    match orphan.found {
+        Orphan::Found(outcome) => recovered(draft, orphan.action, outcome),
+        Orphan::RetrySafe if orphan.round.starts < TOOL_STARTS_MAX => {
+            let args = orphan.round.args.clone().ok_or_else(|| draft.misplaced("the call was never started"))?;
+            let interrupted = ended(CallStatus::Interrupted, "the worker was lost; the call runs again");
+            finish_call(draft, orphan.action, interrupted, true)?;
+            start_call(draft, orphan.call, &orphan.round.tool, orphan.round.starts + 1, args)
         }
-        Orphan::RetrySafe if begun.starts < TOOL_STARTS_MAX => {
-            let args = begun.args.ok_or_else(|| draft.misplaced("the call was never started"))?;
-            finish_call(
-                draft,
-                action,
-                ended(CallStatus::Interrupted, "the worker was lost; the call runs again"),
-                true,
-            )?;
-            start_call(draft, call, &begun.tool, begun.starts + 1, args)
+        Orphan::RetrySafe | Orphan::Lost => {
+            finish_call(draft, orphan.action, ended(CallStatus::Unknown, UNKNOWN), false)
         }
-        Orphan::RetrySafe | Orphan::Lost => finish_call(draft, action, ended(CallStatus::Unknown, UNKNOWN), false),
     }
+}
+
+fn recovered(draft: &mut Draft, action: Seq, outcome: &CallOutcome) -> Result<(), RecordError> {
+    finish_call(draft, action, CallOutcome { status: CallStatus::Recovered, ..outcome.clone() }, false)
+}
+
+/// The first event of the attempt in progress: its plan.
+fn attempt(draft: &Draft) -> Result<Seq, RecordError> {
+    draft.task().governance().plan.ok_or_else(|| draft.misplaced("no attempt is under way"))
+}
+
+fn redrive(draft: &mut Draft, orphans: &[Begun<'_>], landing: &Task) -> Result<(), RecordError> {
+    let from_seq = attempt(draft)?;
+    for orphan in orphans {
+        let told = "interrupted: the worker was lost; the step runs again";
+        finish_call(draft, orphan.action, ended(CallStatus::Interrupted, told), false)?;
+    }
+    let sealed = StepAttemptAbandoned { from_seq, verdict: SealVerdict::Redrive };
+    draft.push_landing("engine", Origin::Engine, sealed, landing)?;
+    draft.snapshot()
+}
+
+fn seal_and_park(draft: &mut Draft, orphans: &[Begun<'_>]) -> Result<(), RecordError> {
+    let from_seq = attempt(draft)?;
+    let told = what_became_of(draft, orphans);
+    for orphan in orphans {
+        match orphan.found {
+            Orphan::Found(outcome) => recovered(draft, orphan.action, outcome)?,
+            Orphan::RetrySafe => {
+                finish_call(draft, orphan.action, ended(CallStatus::Interrupted, NOT_AGAIN), false)?;
+            }
+            Orphan::Lost => finish_call(draft, orphan.action, ended(CallStatus::Unknown, UNKNOWN), false)?,
+        }
+    }
+    park(draft, from_seq, &told)
+}
+
+/// Names the calls of the attempt and says whether each finished.
+fn what_became_of(draft: &Draft, orphans: &[Begun<'_>]) -> String {
+    let mut told = String::from(
+        "The worker that ran this step was lost. Nothing of the step is run again by itself. What is known of its calls:",
+    );
+    let calls = draft.task().runtime().round.iter().flat_map(|round| round.calls());
+    for (id, call) in calls {
+        let became = match (&call.result, orphans.iter().find(|orphan| orphan.call == id).map(|orphan| orphan.found)) {
+            (Some(result), _) => alloc::format!("finished ({})", result.status.name()),
+            (None, Some(Orphan::Found(_))) => "finished, as was found afterwards".into(),
+            (None, Some(Orphan::RetrySafe)) => "cut off; it changes nothing".into(),
+            (None, Some(Orphan::Lost)) => "cut off; it may have happened wholly, partly or not at all".into(),
+            (None, None) => "not run".into(),
+        };
+        told.push_str(&alloc::format!("\n- call {id} ({}): {became}", call.tool));
+    }
+    told
 }

@@ -5,6 +5,7 @@
 //! version that wrote it.
 
 mod context;
+mod files;
 mod governance;
 mod refs;
 mod runtime;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::canonical::{CanonicalError, from_slice};
 
 pub use context::{AssistantThinkingRecorded, ContextPlanComposed};
+pub use files::{FileChange, FileWas, FilesRestored, FilesRestoring, LeftFile, PlannedFile, RestorePlan};
 pub use governance::{
     ApprovalRequested, ApprovalResolved, ApprovalVerdict, Budget, ExtensionRecorded, LateKind, LateResultRecorded,
     QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
@@ -27,9 +29,9 @@ pub use runtime::{
 };
 pub use task::{
     CallEntry, ConversationClosed, ConversationReopened, DecisionKind, DecisionRecorded, Failure, FailureReason,
-    SealVerdict, StepAttemptAbandoned, SuspendReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed,
-    TaskForked, TaskRewound, TaskSnapshot, TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken, Todo,
-    TodoStatus, TurnInterrupted, WaitFor,
+    SealVerdict, StepAttemptAbandoned, StepAttemptResumed, SuspendReason, TaskCancelled, TaskCompleted, TaskCreated,
+    TaskFailed, TaskForked, TaskRewound, TaskSnapshot, TaskStatePatch, TaskStatePatched, TaskSuspended, TaskWoken,
+    Todo, TodoStatus, TurnInterrupted, WaitFor,
 };
 
 /// What part an event plays in a chain of cause and effect (section 6 of the design).
@@ -172,6 +174,9 @@ catalogue! {
         TaskSnapshot: Checkpoint,
         TaskRewound: Checkpoint,
         StepAttemptAbandoned: Checkpoint,
+        StepAttemptResumed: Checkpoint,
+        FilesRestoring: Observation,
+        FilesRestored: Observation,
         LateResultRecorded: Observation,
         ExtensionRecorded: Observation,
         ConversationClosed: Observation,
@@ -186,7 +191,6 @@ catalogue! {
         CompactionRequested: Observation,
         Compacted: Observation,
         ContextContentRecorded: Observation,
-        StepAttemptResumed: Checkpoint,
         PluginsPinned: Observation,
         ModelBound: Observation,
         AgentRevised: Decision,
@@ -200,8 +204,6 @@ catalogue! {
         ArtifactDelivered: Observation,
         EffectResolved: Observation,
         RetentionChanged: Decision,
-        FilesRestoring: Observation,
-        FilesRestored: Observation,
         CheckpointRecorded: Checkpoint,
         RecoveryAcknowledged: Checkpoint,
     }

@@ -27,7 +27,11 @@ impl Payload {
                 [maybe(patched.patch.goal.as_ref()), maybe(patched.patch.todos.as_ref())].concat()
             }
             Self::ToolCallStarted(started) => of(&started.args),
-            Self::ToolCallFinished(finished) => finished.whole.iter().chain(of(&finished.output)).collect(),
+            Self::ToolCallFinished(finished) => {
+                let files =
+                    finished.files.iter().flat_map(|file| file.before.reference().into_iter().chain(of(&file.path)));
+                finished.whole.iter().chain(of(&finished.output)).chain(files).collect()
+            }
             Self::ToolCallDenied(denied) => of(&denied.reason),
             Self::ApprovalRequested(asked) => of(&asked.args),
             Self::ApprovalResolved(ruling) => maybe(ruling.reason.as_ref()),
@@ -41,12 +45,15 @@ impl Payload {
             Self::LateResultRecorded(late) => of(&late.output),
             Self::ExtensionRecorded(record) => of(&record.body),
             Self::TaskCompleted(completed) => of(&completed.answer),
+            Self::FilesRestoring(restoring) => [&restoring.plan].into(),
+            Self::FilesRestored(restored) => maybe(restored.left.as_ref()),
             Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)
             | Self::TurnInterrupted(_)
             | Self::TaskRewound(_)
             | Self::StepAttemptAbandoned(_)
+            | Self::StepAttemptResumed(_)
             | Self::ConversationClosed(_)
             | Self::ConversationReopened(_)
             | Self::TaskFailed(_)

@@ -4,6 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use serde::{Deserialize, Serialize};
 
+use super::files::FileChange;
 use crate::body::{Body, ContentRef};
 use crate::id::CallId;
 use crate::time::Timestamp;
@@ -195,6 +196,12 @@ pub struct ToolCallFinished {
     /// Milliseconds from start to end on the worker's monotonic clock.
     #[serde(default)]
     pub elapsed_ms: u64,
+    /// Files that it changed, as many as fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
+    /// Further files that it changed, which cannot be put back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub files_over: u32,
     /// What the model is told.
     pub output: Body,
     /// How it ended.
@@ -202,6 +209,10 @@ pub struct ToolCallFinished {
     /// The whole of an output that the model is told only a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<ContentRef>,
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// A call was never started: refused, of an unknown tool, or with invalid arguments.

@@ -306,6 +306,13 @@ pub struct StepAttemptAbandoned {
     pub verdict: SealVerdict,
 }
 
+/// A person's message carries a parked attempt on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepAttemptResumed {
+    /// The seal that parked it.
+    pub seal: Seq,
+}
+
 /// The conversation was closed; it takes no messages until reopened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationClosed {

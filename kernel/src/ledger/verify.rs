@@ -56,6 +56,8 @@ pub struct Verifier {
     next: Seq,
     prev: Option<Hash>,
     folder: Option<Folder>,
+    /// What a fork branches off from.
+    ancestor: Option<Task>,
     /// Events that the append of the last one said would still follow.
     more: u32,
     breaks: Vec<Break>,
@@ -70,10 +72,19 @@ impl Verifier {
             next: Seq(1),
             prev: None,
             folder: Some(Folder::new(None, landings)),
+            ancestor: None,
             more: 0,
             breaks: Vec::new(),
             not_checked: Vec::new(),
         }
+    }
+
+    /// The log is a fork's, and this is the state of its source where it branches off, by the
+    /// source's own log.
+    #[must_use]
+    pub fn descends_from(mut self, ancestor: Task) -> Self {
+        self.ancestor = Some(ancestor);
+        self
     }
 
     fn fail(&mut self, seq: Seq, promise: Promise, rule: impl ToString) {
@@ -126,7 +137,7 @@ impl Verifier {
         let mut cited: Vec<ContentRef> = event.payload.references().into_iter().cloned().collect();
         if let Some(mut folder) = self.folder.take() {
             cited.extend(self.check_snapshot(&mut folder, &event));
-            match folder.push(&event, *hash, None) {
+            match folder.push(&event, *hash, self.ancestor.as_ref()) {
                 Ok(()) => self.folder = Some(folder),
                 Err(error) => self.fail(seq, Promise::Causality, error.rule),
             }

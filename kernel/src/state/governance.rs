@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 use super::List;
-use crate::body::Body;
+use crate::body::{Body, ContentRef};
 use crate::canonical::Hash;
 use crate::event::{ApprovalVerdict, Budget, LateKind, Spent, Usage};
 use crate::id::{CallId, Seq, TaskId};
@@ -47,6 +47,9 @@ pub struct GovernanceState {
     pub questions: BTreeMap<CallId, Body>,
     /// Questions settled so far.
     pub questions_settled: u64,
+    /// Files that a rewind puts back; no tool runs until that is done (SN-8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<Restoring>,
     /// Wakes so far in this generation.
     pub resume: u32,
     /// The last snapshot.
@@ -63,6 +66,15 @@ pub struct GovernanceState {
     pub tool_calls: u64,
     /// Tokens, by kind.
     pub tokens: Usage,
+}
+
+/// Files that are being put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restoring {
+    /// The plan.
+    pub plan: ContentRef,
+    /// The event that cites it.
+    pub seq: Seq,
 }
 
 /// An action without an outcome.

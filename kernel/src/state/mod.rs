@@ -34,7 +34,9 @@ use crate::row::{Projection, Status};
 use crate::wake::Wake;
 
 pub use context::{Compaction, ContextState, Thinking};
-pub use governance::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
+pub use governance::{
+    ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
+};
 pub use list::{List, Sealed};
 pub use runtime::{
     CallResult, ChildCall, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState,
@@ -121,6 +123,12 @@ impl Task {
     /// What wakes it; empty unless it waits.
     pub fn wake(&self) -> &Wake {
         &self.wake
+    }
+
+    /// Whether no turn is under way: where a rewind may land and a fork may branch off (SN-4,
+    /// SN-5).
+    pub fn is_turn_boundary(&self) -> bool {
+        matches!(self.runtime.phase, Phase::Rest | Phase::Woken)
     }
 
     /// The last event.

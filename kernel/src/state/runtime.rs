@@ -27,6 +27,9 @@ pub struct RuntimeState {
     pub last_input_tokens: u64,
     /// The conversation.
     pub messages: List<Entry>,
+    /// The seal of an attempt that waits for a person (RC-3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<Seq>,
     /// Where the step stands.
     pub phase: Phase,
     /// The calls of the last decision, until each has its result.
@@ -34,6 +37,11 @@ pub struct RuntimeState {
     pub round: Option<Round>,
     /// Tool rounds in a row since the last snapshot (SN-3).
     pub rounds: u32,
+    /// Attempts in a row that a crash broke and that were sealed (RC-3).
+    pub seals: u32,
+    /// Whether the last attempt was sealed and the next has not begun.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub sealed: bool,
     /// Truncated replies in a row (RC-7).
     pub truncated_replies: u32,
     /// Usage of the turn in progress.
@@ -57,6 +65,8 @@ pub enum Phase {
     Finish(Body),
     /// The turn has ended.
     Rest,
+    /// The turn has ended and something woke the task; what it brings opens the next one.
+    Woken,
 }
 
 /// A composed request.

@@ -257,7 +257,8 @@ pub fn started(call: CallId, attempt: u32) -> ToolCallStarted {
 }
 
 pub fn finished(call: CallId, status: CallStatus, output: &str) -> ToolCallFinished {
-    ToolCallFinished { again: false, call, elapsed_ms: 1, output: Body::Inline(output.into()), status, whole: None }
+    let output = Body::Inline(output.into());
+    ToolCallFinished { again: false, call, elapsed_ms: 1, files: vec![], files_over: 0, output, status, whole: None }
 }
 
 pub fn call(decision: Seq, index: u32) -> CallId {

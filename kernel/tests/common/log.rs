@@ -54,6 +54,18 @@ pub fn fold(log: &Log) -> Task {
     fold_with(log, |_| None)
 }
 
+/// The state as of `seq`.
+pub fn fold_at(log: &Log, seq: Seq) -> Task {
+    let mut prefix = log.clone();
+    let mut left = seq.0 as usize;
+    prefix.appends.retain_mut(|append| {
+        append.truncate(left);
+        left -= append.len();
+        !append.is_empty()
+    });
+    fold(&prefix)
+}
+
 /// The state by the newest snapshot that can be used, when content is what `content` says it
 /// is. As the engine does, segments are read after the fold; a snapshot that lacks one is passed
 /// over as one that lacks its state is.

@@ -5,7 +5,7 @@ pub mod hand;
 pub mod log;
 pub mod world;
 
-pub use log::{Log, fold, fold_with};
+pub use log::{Log, fold, fold_at, fold_with};
 pub use world::{Habits, World};
 
 /// A generator of choices (splitmix64): a walk is its seed and its length and nothing else.

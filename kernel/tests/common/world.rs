@@ -1,23 +1,27 @@
 //! A random walk over the real decide functions: a worker, its claim, an inbox and an outside
 //! world that does whatever the choices say.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use plica_kernel::body::{ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
-    Act, Answer, Birth, CallOutcome, CallPlan, Composer, Draft, Drafted, Inputs, Orphan, Refusal, Stamp, advance, born,
-    call_outcome, refusal, reply, settle_orphan,
+    Act, AfterCrash, Answer, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs, Orphan,
+    Prepared, Refusal, Stamp, advance, born, call_outcome, refusal, reply, restored, settle_orphans,
 };
 use plica_kernel::decode::decode;
-use plica_kernel::event::{Budget, CallStatus, TaskCreated, TaskStatePatch, Usage};
+use plica_kernel::event::{
+    Budget, CallStatus, FileWas, LeftFile, PlannedFile, RestorePlan, TaskCreated, TaskStatePatch, Usage,
+};
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::limits::CALLS_MAX;
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
+use plica_kernel::state::fold::landing_of;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
 
-use super::{Choices, Log, fold, fold_with};
+use super::{Choices, Log, fold, fold_at, fold_with};
 
 /// How a walk goes: percentages, and what the task may spend.
 #[derive(Debug, Clone)]
@@ -27,6 +31,10 @@ pub struct Habits {
     pub crash: usize,
     pub message: usize,
     pub cancel: usize,
+    /// People who want to go back.
+    pub rewind: usize,
+    /// Broken attempts that are redriven or parked.
+    pub seal: usize,
     /// Requests that fail.
     pub refusal: usize,
     /// Replies that ask for calls.
@@ -48,6 +56,8 @@ impl Habits {
             crash: 12,
             message: 10,
             cancel: 1,
+            rewind: 4,
+            seal: 40,
             refusal: 15,
             calls: 60,
             long: 10,
@@ -64,6 +74,8 @@ impl Habits {
             crash: 4,
             message: 4,
             cancel: 0,
+            rewind: 0,
+            seal: 0,
             refusal: 0,
             calls: 100,
             long: 2,
@@ -84,6 +96,10 @@ pub struct World {
     pub delivered: Vec<InboxItem>,
     pub taken: Vec<Vec<Position>>,
     seen: Vec<usize>,
+    /// Heads of appends at which no turn was under way.
+    pub boundaries: Vec<Seq>,
+    /// What rewinds come to that were prepared.
+    rewinds: BTreeMap<Position, Result<Prepared, String>>,
     pub now: Timestamp,
     run: RunId,
     epoch: Epoch,
@@ -147,6 +163,8 @@ impl World {
             delivered: vec![],
             taken: vec![],
             seen: vec![],
+            boundaries: vec![],
+            rewinds: BTreeMap::new(),
             now,
             run,
             epoch: Epoch(0),
@@ -196,6 +214,7 @@ impl World {
             task,
             log,
             delivered: self.delivered[..self.seen[appends - 1]].to_vec(),
+            rewinds: BTreeMap::new(),
             taken: self.taken[..appends].to_vec(),
             seen: self.seen[..appends].to_vec(),
             ..self.clone()
@@ -227,7 +246,15 @@ impl World {
 
     pub fn inputs(&self) -> Inputs {
         let (items, run) = (self.untaken(), self.run.clone());
-        Inputs { now: self.now, items, run, spawns: Default::default(), stopping: false, unusable: None }
+        Inputs {
+            now: self.now,
+            items,
+            run,
+            spawns: Default::default(),
+            rewinds: self.rewinds.clone(),
+            stopping: false,
+            unusable: None,
+        }
     }
 
     pub fn draft(&self) -> Draft {
@@ -247,13 +274,22 @@ impl World {
     fn committed(&mut self, drafted: Drafted, folded: usize) {
         for event in &drafted.events[folded..] {
             let envelope = decode(&event.body, &event.hash).unwrap();
-            self.replica.apply(&envelope, event.hash).unwrap();
+            match landing_of(&envelope) {
+                None => self.replica.apply(&envelope, event.hash).unwrap(),
+                Some(seq) => {
+                    let landing = fold_at(&self.log, seq);
+                    self.replica.apply_landing(&envelope, event.hash, &landing).unwrap();
+                }
+            }
         }
         self.log.keep(drafted.blobs);
         self.log.appends.push(drafted.events);
         self.taken.push(drafted.consumed);
         self.seen.push(self.delivered.len());
         self.task = drafted.task;
+        if self.task.is_turn_boundary() {
+            self.boundaries.push(self.task.head().seq);
+        }
         if !self.log.appends.len().is_multiple_of(self.habits.compare) {
             return;
         }
@@ -293,14 +329,33 @@ impl World {
                     call_outcome(&mut draft, action, outcome).unwrap();
                 }
                 Act::Settle(calls) => {
-                    for (call, action) in calls {
-                        let orphan = match self.choices.below(3) {
-                            0 => Orphan::Found(self.outcome(call)),
-                            1 => Orphan::RetrySafe,
-                            _ => Orphan::Lost,
-                        };
-                        settle_orphan(&mut draft, action, orphan).unwrap();
+                    let orphans: Vec<(Seq, Orphan)> =
+                        calls.into_iter().map(|(call, action)| (action, self.orphan(call))).collect();
+                    // A step is redriven from the log, as an engine does it.
+                    self.commit(draft);
+                    draft = self.draft();
+                    let after = self.after_crash();
+                    settle_orphans(&mut draft, &orphans, &after).unwrap();
+                }
+                Act::Prepare(position) => {
+                    self.commit(draft);
+                    if self.lost() {
+                        return true;
                     }
+                    draft = self.draft();
+                    let prepared = self.prepare(position);
+                    self.rewinds.insert(position, prepared);
+                    inputs.rewinds.clone_from(&self.rewinds);
+                }
+                Act::Restore(_) => {
+                    self.commit(draft);
+                    if self.lost() {
+                        return true;
+                    }
+                    draft = self.draft();
+                    let left = LeftFile { path: "a.txt".into(), why: self.text("changed") };
+                    let left = if self.choices.chance(50) { vec![left] } else { vec![] };
+                    restored(&mut draft, 1, &left).unwrap();
                 }
                 Act::WaitUntil(due) => {
                     self.commit(draft);
@@ -350,6 +405,15 @@ impl World {
         if self.choices.chance(self.habits.message) {
             self.say();
         }
+        if self.choices.chance(self.habits.rewind) {
+            let anywhere = Seq(self.choices.below(self.task.head().seq.0 as usize + 3) as u64);
+            let to_seq = match self.boundaries.len() {
+                0 => anywhere,
+                many if self.choices.chance(80) => self.boundaries[self.choices.below(many)],
+                _ => anywhere,
+            };
+            self.deliver(Item::Rewind { to_seq });
+        }
         if self.choices.chance(self.habits.cancel) {
             let reason = self.choices.chance(50).then(|| "enough".to_string());
             self.deliver(Item::Cancel { reason });
@@ -363,6 +427,48 @@ impl World {
             self.crash();
         }
         lost
+    }
+
+    fn orphan(&mut self, call: CallId) -> Orphan {
+        match self.choices.below(3) {
+            0 => Orphan::Found(self.outcome(call)),
+            1 => Orphan::RetrySafe,
+            _ => Orphan::Lost,
+        }
+    }
+
+    fn after_crash(&mut self) -> AfterCrash {
+        if self.calm || !self.choices.chance(self.habits.seal) {
+            return AfterCrash::Resolve;
+        }
+        let plan = self.task.governance().plan.unwrap();
+        if self.choices.chance(30) {
+            AfterCrash::Park
+        } else {
+            AfterCrash::Redrive(Box::new(fold_at(&self.log, Seq(plan.0 - 1))))
+        }
+    }
+
+    /// What a rewind comes to: where it lands, and a file that was changed since.
+    fn prepare(&mut self, position: Position) -> Result<Prepared, String> {
+        let item = self.untaken().into_iter().find(|item| item.position == position).unwrap();
+        let Item::Rewind { to_seq } = item.item else { panic!("a rewind") };
+        if to_seq.0 == 0 || to_seq > self.task.head().seq {
+            return Err("there is no such event".into());
+        }
+        let landing = fold_at(&self.log, to_seq);
+        if !landing.is_turn_boundary() {
+            return Err("a turn is under way there".into());
+        }
+        let file = PlannedFile {
+            after: FileWas::Absent,
+            before: FileWas::Unknown,
+            left: None,
+            path: "a.txt".into(),
+            workspace: "/w".into(),
+        };
+        let files = if self.choices.chance(50) { vec![file] } else { vec![] };
+        Ok(Prepared { blobs: vec![], landing: Box::new(landing), plan: RestorePlan { files } })
     }
 
     /// A text that no other is equal to, sometimes too long to stay inline.
@@ -440,7 +546,9 @@ impl World {
         } else {
             vec![]
         };
-        CallOutcome { blobs: vec![], elapsed_ms: 13, output, records, status, whole: None }
+        let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
+        let files = vec![file; self.choices.below(8) / 3];
+        CallOutcome { blobs: vec![], elapsed_ms: 13, files, output, records, status, whole: None }
     }
 }
 

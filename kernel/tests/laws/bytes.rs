@@ -7,6 +7,7 @@ use plica_kernel::event::{Budget, Payload};
 use plica_kernel::id::Seq;
 use plica_kernel::ledger::verify::{Promise, Verifier};
 use plica_kernel::snapshot;
+use plica_kernel::state::fold::landing_of;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -116,7 +117,8 @@ proptest! {
         value["actor"] = "someone else".into();
         events[at].body = to_vec(&value).unwrap();
         events[at].hash = Domain::Event.hash(&events[at].body);
-        let mut verifier = Verifier::new(world.task.id().clone(), []);
+        let landings: Vec<Seq> = world.log.envelopes().iter().filter_map(landing_of).collect();
+        let mut verifier = Verifier::new(world.task.id().clone(), landings);
         for event in &events {
             verifier.push(event.seq, &event.hash, &event.body);
         }

@@ -179,6 +179,13 @@ fn calls() -> Vec<[Payload; 2]> {
         again: true,
         call: call(),
         elapsed_ms: 14,
+        files: vec![
+            FileChange { after: None, before: FileWas::Kept(content("old")), path: big("path") },
+            FileChange { after: Some(hash("new")), before: FileWas::Absent, path: text("a") },
+            FileChange { after: None, before: FileWas::Large(hash("big")), path: text("b") },
+            FileChange { after: None, before: FileWas::Unknown, path: text("c") },
+        ],
+        files_over: 2,
         output: big("files"),
         status: CallStatus::Interrupted,
         whole: Some(content("all files")),
@@ -196,6 +203,8 @@ fn calls() -> Vec<[Payload; 2]> {
             ToolCallFinished {
                 again: false,
                 elapsed_ms: 0,
+                files: vec![],
+                files_over: 0,
                 output: text("ok"),
                 whole: None,
                 status: CallStatus::Ok,
@@ -304,11 +313,18 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
     };
     let extension = ExtensionRecorded { body: text("{}"), kind: "progress".into(), plugin: "env".into() };
     let rewound = TaskRewound { to_seq: Seq(5) };
+    let restoring = FilesRestoring { files: 2, plan: content("plan") };
     let failed = TaskFailed { detail: why(), reason: FailureReason::Budget };
     vec![
         [snapshot.clone().into(), snapshot.into()],
         [rewound.clone().into(), rewound.into()],
         [seal(SealVerdict::Redrive).into(), seal(SealVerdict::Park).into()],
+        [StepAttemptResumed { seal: Seq(9) }.into(), StepAttemptResumed { seal: Seq(9) }.into()],
+        [restoring.clone().into(), restoring.into()],
+        [
+            FilesRestored { left: Some(text("[]")), plan: Seq(6), restored: 1 }.into(),
+            FilesRestored { left: None, plan: Seq(6), restored: 2 }.into(),
+        ],
         [late.clone().into(), LateResultRecorded { call: None, kind: LateKind::Late, status: None, ..late }.into()],
         [extension.clone().into(), extension.into()],
         [ConversationClosed { reason: why() }.into(), ConversationClosed { reason: None }.into()],

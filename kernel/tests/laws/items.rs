@@ -29,7 +29,15 @@ fn delivered(items: Vec<Item>) -> Vec<InboxItem> {
 
 fn inputs(items: Vec<InboxItem>) -> Inputs {
     let run = RunId::new("run").unwrap();
-    Inputs { now: AT, items, run, spawns: Default::default(), stopping: false, unusable: None }
+    Inputs {
+        now: AT,
+        items,
+        run,
+        spawns: Default::default(),
+        rewinds: Default::default(),
+        stopping: false,
+        unusable: None,
+    }
 }
 
 /// What a holder makes of these items: the draft, what is left, and what it does next.

@@ -29,7 +29,7 @@ fn is_persons(event: &Envelope) -> bool {
 }
 
 /// The events that are alive, by the rule as the design states it.
-fn alive(events: &[Envelope]) -> Vec<&Envelope> {
+pub fn alive(events: &[Envelope]) -> Vec<&Envelope> {
     let mut alive = Vec::new();
     let mut at = events.len();
     while at > 0 {

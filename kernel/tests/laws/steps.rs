@@ -1,7 +1,8 @@
 //! What happens next, state by state, and the bounds of what is tried again.
 
 use plica_kernel::decide::{
-    Act, Draft, Inputs, Move, Next, Orphan, Refusal, Stamp, advance, fail, next, refusal, reply, settle_orphan,
+    Act, AfterCrash, Draft, Inputs, Move, Next, Orphan, Refusal, Stamp, advance, fail, next, refusal, reply,
+    settle_orphans,
 };
 use plica_kernel::event::*;
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, RunId, Seq};
@@ -27,6 +28,7 @@ fn inputs(run: &str, items: Vec<Item>) -> Inputs {
         now: Timestamp::from_micros(1_000),
         items: items.into_iter().enumerate().map(deliver).collect(),
         run: RunId::new(run).unwrap(),
+        rewinds: Default::default(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,
@@ -339,7 +341,7 @@ fn rc_2_three_starts_of_a_retry_safe_call_and_then_unknown() {
         let Act::Settle(orphans) = go_on(&mut world) else { panic!("an orphan") };
         assert_eq!(orphans, running);
         let mut draft = world.draft();
-        settle_orphan(&mut draft, orphans[0].1, Orphan::RetrySafe).unwrap();
+        settle_orphans(&mut draft, &[(orphans[0].1, Orphan::RetrySafe)], &AfterCrash::Resolve).unwrap();
         world.commit(draft);
     }
     assert_eq!(world.task.governance().tool_calls, 1, "a call is counted once, however often it starts");

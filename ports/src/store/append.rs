@@ -49,6 +49,8 @@ pub struct Facts {
     pub goal: String,
     /// The parent of a child.
     pub parent: Option<TaskId>,
+    /// The task that a fork branched off from.
+    pub source: Option<TaskId>,
     /// The queue.
     pub queue: Queue,
     /// Priority class, 0 to 3.

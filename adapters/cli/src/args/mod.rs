@@ -139,6 +139,25 @@ Example:
     /// Open a conversation that is closed or over; it then waits for a message
     #[command(after_help = "Example:\n  plica reopen @last; plica send @last \"One more thing\"")]
     Reopen(Steer),
+    /// Go back to where a turn ended: what was said since is left behind, files are put back
+    #[command(after_help = "\
+Nothing is deleted: a later rewind to a place before this one brings back what it left behind.
+Files that Write and Edit changed since are put back unless someone else has changed them;
+what commands did is not undone. The task then waits for a message.
+
+Examples:
+  plica events @last --type TaskSuspended
+  plica rewind @last --to 12 --dry-run
+  plica rewind @last --to 12")]
+    Rewind(Rewind),
+    /// Branch off a new task where a turn of this one ended
+    #[command(after_help = "\
+Prints the new task's id. It inherits the conversation, what was spent and the workspace, and
+waits for a message. Without --at it branches off at the last end of a turn.
+
+Example:
+  plica fork @last --at 12")]
+    Fork(Fork),
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
@@ -300,6 +319,40 @@ pub struct Messages {
     #[arg(value_name = "TASK")]
     pub task: String,
     /// Print a JSON object a message
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `rewind`.
+#[derive(Debug, Args)]
+pub struct Rewind {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The event to land on: the one that ended a turn, or one after it and before the next
+    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
+    pub to: Seq,
+    /// Only list what would become of files
+    #[arg(long, conflicts_with = "detach")]
+    pub dry_run: bool,
+    /// Return once the order is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `fork`.
+#[derive(Debug, Args)]
+pub struct Fork {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The event to branch off at: the one that ended a turn, or one after it and before the next
+    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
+    pub at: Option<Seq>,
+    /// Print the new task as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -8,6 +8,7 @@ use plica_kernel::event::{
 };
 use plica_kernel::wake::{Wake, Woken};
 
+use super::counted;
 use super::text::cut;
 
 /// Characters of a text in a summary.
@@ -54,6 +55,12 @@ pub(super) fn summary(payload: &Payload) -> String {
         Payload::TurnInterrupted(turn) => text(turn.reason.as_deref()),
         Payload::TaskSnapshot(snapshot) => format!("state as of event {}", snapshot.through),
         Payload::TaskRewound(rewound) => format!("to event {}", rewound.to_seq),
+        Payload::FilesRestoring(restoring) => counted(restoring.files, "file"),
+        Payload::FilesRestored(restored) => {
+            let left = restored.left.as_ref().map(|left| format!(", left: {}", body(left))).unwrap_or_default();
+            format!("{} as before{left}", counted(restored.restored, "file"))
+        }
+        Payload::StepAttemptResumed(resumed) => format!("the attempt that event {} parked", resumed.seal),
         Payload::StepAttemptAbandoned(abandoned) => {
             let verdict = match abandoned.verdict {
                 SealVerdict::Redrive => "redrive",

@@ -40,6 +40,11 @@ const TYPE_WIDTH: usize = 20;
 /// Lines of a call's result in a conversation.
 const RESULT_LINES: usize = 12;
 
+/// A text on one line, whatever a terminal would make of it.
+pub fn line(text: &str) -> String {
+    text::clean(text)
+}
+
 /// The tasks as a table with a head line, in the order given; `now` is the store's time. No
 /// tasks are no lines: that there are none is said elsewhere than on standard output.
 pub fn task_table(rows: &[Row], now: Timestamp) -> String {
@@ -57,7 +62,7 @@ pub fn task_tree(roots: Vec<Row>, subtasks: Vec<Row>, now: Timestamp) -> String 
     let mut below: BTreeMap<TaskId, Vec<Row>> = BTreeMap::new();
     // They come newest first, and are taken from the end.
     for row in subtasks {
-        if let Some(parent) = row.facts.parent.clone() {
+        if let Some(parent) = row.facts.parent.clone().or_else(|| row.facts.source.clone()) {
             below.entry(parent).or_default().push(row);
         }
     }

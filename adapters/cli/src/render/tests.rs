@@ -23,6 +23,7 @@ fn row(id: &str, status: Status, goal: &str) -> Row {
             agent: "coder".into(),
             goal: goal.into(),
             parent: None,
+            source: None,
             queue: Queue::main(),
             priority: 2,
             labels: Default::default(),
@@ -186,7 +187,7 @@ fn cl_9_a_summary_says_what_matters() {
         at: Some(now()),
     };
     let entry = |tool: &str| CallEntry { rule: None, tool: tool.into(), wait: None };
-    let payloads: [(Payload, &str); 14] = [
+    let payloads: [(Payload, &str); 17] = [
         (created.into(), "coder: Go. Now."),
         (
             MessagesAppended {
@@ -232,6 +233,8 @@ fn cl_9_a_summary_says_what_matters() {
                 again: false,
                 call: call("9.1"),
                 elapsed_ms: 5,
+                files: vec![],
+                files_over: 0,
                 output: Body::Ref(reference()),
                 status: CallStatus::Unknown,
                 whole: None,
@@ -295,6 +298,12 @@ fn cl_9_a_summary_says_what_matters() {
             "message",
         ),
         (StepAttemptAbandoned { from_seq: Seq(4), verdict: SealVerdict::Park }.into(), "park, from event 4"),
+        (StepAttemptResumed { seal: Seq(9) }.into(), "the attempt that event 9 parked"),
+        (FilesRestoring { files: 2, plan: ContentRef::of("application/json", b"{}") }.into(), "2 files"),
+        (
+            FilesRestored { left: Some(Body::Inline("[]".into())), plan: Seq(7), restored: 1 }.into(),
+            "1 file as before, left: []",
+        ),
         (TaskFailed { detail: None, reason: FailureReason::Budget }.into(), "budget"),
     ];
     for (payload, expected) in payloads {

@@ -1,6 +1,9 @@
 //! `plica list`: the tasks, newest first.
 
+use std::collections::BTreeSet;
+
 use plica_engine::Client;
+use plica_kernel::id::TaskId;
 use plica_ports::store::{Page, Row, TaskFilter};
 use serde_json::{Map, Value};
 
@@ -64,7 +67,7 @@ async fn tree(client: &Client, limit: Option<u64>) -> Result<u8, Fault> {
         let more = rows.len() == page.limit;
         page.after = rows.last().map(|last| (last.facts.created_at, last.id.clone()));
         for row in rows {
-            match row.facts.parent {
+            match row.facts.parent.as_ref().or(row.facts.source.as_ref()) {
                 None if roots.len() < limit => roots.push(row),
                 None => {}
                 Some(_) => subtasks.push(row),
@@ -74,6 +77,11 @@ async fn tree(client: &Client, limit: Option<u64>) -> Result<u8, Fault> {
             break;
         }
     }
+    // A fork whose source is older than what is shown stands by itself.
+    let shown: BTreeSet<TaskId> = roots.iter().chain(&subtasks).map(|row| row.id.clone()).collect();
+    let (alone, subtasks): (Vec<_>, Vec<_>) =
+        subtasks.into_iter().partition(|row| row.facts.source.as_ref().is_some_and(|source| !shown.contains(source)));
+    let roots: Vec<Row> = alone.into_iter().chain(roots).collect();
     if roots.is_empty() {
         eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
         return Ok(0);
@@ -97,6 +105,7 @@ fn as_json(row: &Row) -> Value {
     put("goal", Some(row.facts.goal.clone()));
     put("queue", Some(row.facts.queue.to_string()));
     put("parent", row.facts.parent.as_ref().map(ToString::to_string));
+    put("source", row.facts.source.as_ref().map(ToString::to_string));
     put("created_at", Some(row.facts.created_at.to_string()));
     put("updated_at", Some(row.updated_at.to_string()));
     put("claimable_at", row.claimable_at.map(|time| time.to_string()));

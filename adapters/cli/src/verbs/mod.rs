@@ -1,5 +1,6 @@
 //! The verbs, a file each.
 
+mod back;
 mod doctor;
 mod drive;
 mod events;
@@ -44,6 +45,8 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Interrupt(order) => steer::interrupt(&client, order).await,
         Verb::Close(order) => steer::close(&client, order).await,
         Verb::Reopen(order) => steer::reopen(&client, order).await,
+        Verb::Rewind(rewind) => back::rewind(&client, rewind).await,
+        Verb::Fork(fork) => back::fork(&client, fork).await,
         Verb::Signal(signal) => steer::signal(&client, signal).await,
         Verb::Answer(answer) => people::answer(&client, answer).await,
         Verb::Approve(ruling) => people::rule(&client, ruling, ApprovalVerdict::Approve).await,

@@ -29,6 +29,7 @@ CREATE TABLE tasks (
     agent TEXT NOT NULL,
     goal TEXT NOT NULL,
     parent TEXT,
+    source TEXT,                -- what a fork branched off from
     queue TEXT NOT NULL,
     priority INTEGER NOT NULL,
     labels BLOB NOT NULL,       -- JSON object of texts

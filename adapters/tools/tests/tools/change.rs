@@ -1,23 +1,30 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use plica_kernel::body::{ContentRef, MEDIA_BYTES};
 use plica_kernel::canonical::content_hash;
+use plica_kernel::decide::ChangedFile;
+use plica_kernel::event::FileWas;
 use plica_ports::{Recovered, ToolError, ToolOutput};
 use plica_tools::{Edit, Read, Write};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::Scene;
 
 const STRANGE: &str = "a\0b \u{feff}é 𝄞\u{fffd}\u{2028}\r\n\u{7f}no end";
 
-fn record(output: &ToolOutput) -> Value {
-    let [record] = &output.records[..] else { panic!("one record: {:?}", output.records) };
-    assert_eq!((record.plugin.as_str(), record.kind.as_str()), ("files", "preimage"));
-    serde_json::from_str(&record.body).unwrap()
+/// The only file that a call says it changed.
+fn changed(output: &ToolOutput) -> &ChangedFile {
+    let [file] = &output.files[..] else { panic!("one file: {:?}", output.files) };
+    file
 }
 
-fn facts(content: &[u8]) -> Value {
-    json!({"sha256": content_hash(content).to_string(), "size": content.len()})
+fn kept(content: &[u8]) -> FileWas {
+    FileWas::Kept(ContentRef::of(MEDIA_BYTES, content))
+}
+
+fn file(path: &str, before: FileWas, after: &[u8]) -> ChangedFile {
+    ChangedFile { after: Some(content_hash(after)), before, path: path.into() }
 }
 
 #[tokio::test]
@@ -27,7 +34,7 @@ async fn write_makes_files_and_folders_and_keeps_every_byte() {
     let output = scene.call(&Write::default(), args).await.unwrap();
     assert_eq!(scene.content("new/deep/a.txt"), STRANGE.as_bytes());
     assert!(output.text.starts_with("created new/deep/a.txt ("), "{}", output.text);
-    assert_eq!(record(&output), json!({"path": "new/deep/a.txt", "before": null, "after": facts(STRANGE.as_bytes())}));
+    assert_eq!(*changed(&output), file("new/deep/a.txt", FileWas::Absent, STRANGE.as_bytes()));
     assert!(output.blobs.is_empty());
     assert_eq!(std::fs::read_dir(scene.path("new/deep")).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -38,9 +45,7 @@ async fn to_5_write_records_what_the_file_was_before() {
     scene.put("a.txt", b"old \xff\0");
     let args = json!({"file_path": scene.path("a.txt"), "content": "new"});
     let output = scene.call(&Write::default(), args).await.unwrap();
-    let mut before = facts(b"old \xff\0");
-    before["kept"] = true.into();
-    assert_eq!(record(&output), json!({"path": "a.txt", "before": before, "after": facts(b"new")}));
+    assert_eq!(*changed(&output), file("a.txt", kept(b"old \xff\0"), b"new"));
     assert_eq!(output.blobs.len(), 1);
     assert_eq!(output.blobs[0].bytes, b"old \xff\0");
     assert_eq!(scene.content("a.txt"), b"new");
@@ -57,8 +62,8 @@ async fn to_5_of_a_file_over_1_mib_the_record_says_that_it_was_not_kept() {
             scene.call(&Write::default(), json!({"file_path": "a.txt", "content": "new"})).await,
         ] {
             let output = output.unwrap();
-            assert_eq!(record(&output)["before"]["kept"], kept);
-            assert_eq!(record(&output)["before"]["size"], size);
+            assert_eq!(matches!(changed(&output).before, FileWas::Kept(_)), kept);
+            assert_eq!(matches!(changed(&output).before, FileWas::Large(_)), !kept);
             assert_eq!(output.blobs.len(), usize::from(kept));
         }
     }
@@ -72,7 +77,7 @@ async fn a_change_keeps_permissions_and_goes_to_where_a_link_points() {
     symlink("real/script.sh", scene.path("link.sh")).unwrap();
     let args = json!({"file_path": "link.sh", "content": "#!/bin/sh\necho\n"});
     let output = scene.call(&Write::default(), args).await.unwrap();
-    assert_eq!(record(&output)["path"], "real/script.sh");
+    assert_eq!(changed(&output).path, "real/script.sh");
     let args = json!({"file_path": "link.sh", "old_string": "echo", "new_string": "true"});
     scene.call(&Edit::default(), args).await.unwrap();
     assert_eq!(scene.content("real/script.sh"), b"#!/bin/sh\ntrue\n");
@@ -108,7 +113,7 @@ async fn edit_replaces_the_one_occurrence_and_shows_it() {
     assert_eq!(scene.content("a.txt"), b"one\n\xff2\0\n3\n");
     assert_eq!(output.text, "edited a.txt: 1 replacement; it now reads\n     1\tone\n     2\t\u{fffd}2\0\n     3\t3\n");
     assert_eq!(output.blobs[0].bytes, b"one\n\xfftwo\nthree\n");
-    assert_eq!(record(&output)["after"], facts(b"one\n\xff2\0\n3\n"));
+    assert_eq!(changed(&output).after, Some(content_hash(b"one\n\xff2\0\n3\n")));
 }
 
 #[tokio::test]
@@ -152,7 +157,7 @@ async fn to_3_a_write_that_a_crash_cut_off_is_found_by_its_content() {
     assert_eq!(scene.recover(&write, args.clone()).await, Recovered::Unknown);
     scene.call(&write, args.clone()).await.unwrap();
     let Recovered::Found(output) = scene.recover(&write, args).await else { panic!("it was found") };
-    assert_eq!(record(&output), json!({"path": "a.txt", "before": "unknown", "after": facts(STRANGE.as_bytes())}));
+    assert_eq!(*changed(&output), file("a.txt", FileWas::Unknown, STRANGE.as_bytes()));
 }
 
 #[tokio::test]

@@ -88,6 +88,7 @@ impl Life {
             agent: "coder".into(),
             goal: goal.chars().take(200).collect(),
             parent: None,
+            source: None,
             queue: Queue::main(),
             priority: 2,
             labels: BTreeMap::new(),
@@ -112,6 +113,7 @@ impl Life {
             run: run.clone(),
             stopping: false,
             unusable: None,
+            rewinds: Default::default(),
             spawns: Default::default(),
         };
         let composer = Composer { version: "plain.v1".into(), model: "provider:model-of-the-year".into() };
@@ -157,6 +159,7 @@ impl Life {
         CallOutcome {
             blobs: Vec::new(),
             elapsed_ms: 12,
+            files: Vec::new(),
             output: text(seed, size),
             records: Vec::new(),
             status: CallStatus::Ok,

@@ -45,7 +45,7 @@ impl ModelSource for Scripts {
 }
 
 /// Notes the idempotency key of each call and answers at once; told to hang it says that it
-/// has begun and never ends, told to panic it does.
+/// has begun and never ends (the first time, told to hang once), told to panic it does.
 pub struct Note {
     declaration: ToolDeclaration,
     pub keys: Mutex<Vec<String>>,
@@ -77,7 +77,8 @@ impl Tool for Note {
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         self.keys.lock().unwrap().push(context.idempotency_key.clone());
         self.fences.lock().unwrap().push((context.epoch, context.run.clone()));
-        if args.contains("hang") {
+        let again = args.contains("once") && self.keys.lock().unwrap().len() > 1;
+        if args.contains("hang") && !again {
             self.begun.notify_one();
             std::future::pending::<()>().await;
         }

@@ -9,14 +9,17 @@ use crate::decide::birth::{Birth, born};
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalRequested, CallEntry, CallStatus, ExtensionRecorded, QuestionAsked, SubtaskSpawned, TaskCreated,
-    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+    ApprovalRequested, CallEntry, CallStatus, ExtensionRecorded, FileChange, FileWas, QuestionAsked, SubtaskSpawned,
+    TaskCreated, TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
-use crate::limits::WAIT_SECONDS_MAX;
+use crate::limits::{PAYLOAD_BYTES_MAX, WAIT_SECONDS_MAX};
 use crate::state::{ActionKind, OpenAction};
 use crate::time::Timestamp;
+
+/// Bytes kept free for the number of files that do not fit.
+const FILES_OVER_BYTES: usize = 32;
 
 /// The tool that spawns children.
 pub(super) const SPAWNING_TOOL: &str = "Task";
@@ -113,6 +116,8 @@ pub struct CallOutcome {
     pub blobs: Vec<Blob>,
     /// Milliseconds that it took.
     pub elapsed_ms: u64,
+    /// Files that it changed, in order.
+    pub files: Vec<ChangedFile>,
     /// What the model is told.
     pub output: String,
     /// Records of plugins: plugin, kind, body (EN-9).
@@ -121,6 +126,17 @@ pub struct CallOutcome {
     pub status: CallStatus,
     /// The whole output, when the model is told only a part; its bytes are among the blobs.
     pub whole: Option<ContentRef>,
+}
+
+/// A file that a call changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Hash of what it holds now; none when it is gone.
+    pub after: Option<Hash>,
+    /// What it held before; the bytes of what was kept are among the outcome's blobs.
+    pub before: FileWas,
+    /// Its path beneath the workspace.
+    pub path: String,
 }
 
 /// The digest that an approval is bound to: of the exact call, as it would run (EN-3).
@@ -252,8 +268,17 @@ pub(in crate::decide) fn finish_call(
     let round = draft.task().runtime().round.as_ref();
     let tool = round.and_then(|round| round.calls.get(call.index as usize)).map_or("", |call| call.tool.as_str());
     let actor = alloc::format!("tool:{tool}");
-    let CallOutcome { elapsed_ms, status, whole, records, .. } = outcome;
-    let finished = ToolCallFinished { again, call, elapsed_ms, output, status, whole };
+    let CallOutcome { elapsed_ms, status, whole, records, files, .. } = outcome;
+    let mut finished =
+        ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
+    for file in files {
+        let path = Body::text(&file.path, draft.blobs());
+        finished.files.push(FileChange { after: file.after, before: file.before, path });
+        if to_vec(&finished)?.len() > PAYLOAD_BYTES_MAX - FILES_OVER_BYTES {
+            finished.files.pop();
+            finished.files_over += 1;
+        }
+    }
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
     for (plugin, kind, body) in records {
         let body = Body::text(&body, draft.blobs());
@@ -267,5 +292,13 @@ pub(in crate::decide) fn finish_call(
 
 /// An outcome that is nothing but a status and a sentence.
 pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
-    CallOutcome { blobs: Vec::new(), elapsed_ms: 0, output: told.into(), records: Vec::new(), status, whole: None }
+    CallOutcome {
+        blobs: Vec::new(),
+        elapsed_ms: 0,
+        files: Vec::new(),
+        output: told.into(),
+        records: Vec::new(),
+        status,
+        whole: None,
+    }
 }

@@ -3,18 +3,21 @@
 mod calls;
 mod items;
 mod request;
+mod rewind;
 mod turn;
 
 use alloc::string::String;
 
-pub use calls::{CallOutcome, CallPlan, Spawn, call_outcome};
+pub use calls::{CallOutcome, CallPlan, ChangedFile, Spawn, call_outcome};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
+pub use rewind::{Prepared, restored};
 pub use turn::fail;
 
 pub(super) use calls::{ended, finish_call, start_call};
 pub(super) use items::{join, rule, say, take, wake};
 pub(super) use request::{compose, start_request};
-pub(super) use turn::{cancel, finish, interrupt, suspend_for_calls};
+pub(super) use rewind::{resume, rewind};
+pub(super) use turn::{cancel, finish, interrupt, park, rest_again, suspend_for_calls};
 
 use calls::begin_calls;
 

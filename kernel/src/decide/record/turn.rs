@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 
 use super::calls::{ended, finish_call};
-use super::items::{complete_child, join};
+use super::items::{complete_child, join, say};
 use super::request::close_request;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Sent, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    CallStatus, Failure, FailureReason, RequestStatus, SubtaskCompleted, SubtaskStatus, SuspendReason, TaskCancelled,
-    TaskCompleted, TaskFailed, TaskSuspended, TurnInterrupted,
+    CallStatus, Failure, FailureReason, MessageOrigin, RequestStatus, Role, SealVerdict, StepAttemptAbandoned,
+    SubtaskCompleted, SubtaskStatus, SuspendReason, TaskCancelled, TaskCompleted, TaskFailed, TaskSuspended,
+    TurnInterrupted,
 };
 use crate::id::{DedupKey, Position, Seq};
 use crate::limits::{DETAIL_BYTES_MAX, INTERNAL_ERRORS_MAX, SNAPSHOT_EVENTS_MIN};
@@ -18,7 +19,7 @@ use crate::state::{ActionKind, OpenChild, Phase, Task};
 use crate::wake::{Alternative, InboxItem, Item, Wake, WakeKey};
 
 /// Whose end closes open actions, and what each is told.
-struct Closing {
+pub(super) struct Closing {
     request: RequestStatus,
     call: CallStatus,
     told: &'static str,
@@ -28,14 +29,14 @@ struct Closing {
 
 impl Closing {
     /// The task ends: everything does.
-    fn end(told: &'static str) -> Self {
+    pub(super) fn end(told: &'static str) -> Self {
         Self { request: RequestStatus::Cancelled, call: CallStatus::Cancelled, told, background: true }
     }
 }
 
 /// Gives every open action its outcome, so that nothing outlives the turn or the task (CA-4,
 /// EN-6). Children that have ended in time keep their outcome; the others are told to stop.
-fn close_open(draft: &mut Draft, closing: &Closing, items: &[InboxItem]) -> Result<(), RecordError> {
+pub(super) fn close_open(draft: &mut Draft, closing: &Closing, items: &[InboxItem]) -> Result<(), RecordError> {
     for open in draft.task().governance().actions.clone() {
         match open.what {
             ActionKind::Model => close_request(draft, open.seq, closing.request)?,
@@ -60,7 +61,7 @@ fn ended_among<'a>(items: &'a [InboxItem], child: &OpenChild) -> Option<&'a Inbo
 
 /// Takes what asks for the end of the turn, or of the task too, which has come: none of it is to
 /// strike what a person begins later.
-fn take_orders(draft: &mut Draft, items: &[InboxItem], cancels: bool) {
+pub(super) fn take_orders(draft: &mut Draft, items: &[InboxItem], cancels: bool) {
     for item in items {
         match item.item {
             Item::Interrupt { .. } => draft.consume(item.position),
@@ -275,4 +276,28 @@ pub(in crate::decide) fn interrupt(
     draft.push(&item.actor, Origin::System, None, TurnInterrupted { reason })?;
     take_orders(draft, items, false);
     rest(draft, SuspendReason::Interrupted, None, None)
+}
+
+/// Parks an attempt that a crash broke: its calls have their outcomes, nothing of it is run
+/// again, and the agent's next request waits for a person's message, which `told` says to the
+/// model in the system's voice (RC-3). Children that are waited for are told to stop.
+pub(in crate::decide) fn park(draft: &mut Draft, from_seq: Seq, told: &str) -> Result<(), RecordError> {
+    let stopped = "interrupted: the attempt was parked after a crash";
+    let closing = Closing {
+        request: RequestStatus::Interrupted,
+        call: CallStatus::Interrupted,
+        told: stopped,
+        background: false,
+    };
+    close_open(draft, &closing, &[])?;
+    let sealed = StepAttemptAbandoned { from_seq, verdict: SealVerdict::Park };
+    draft.push("engine", Origin::Engine, None, sealed)?;
+    say(draft, "engine", Role::User, Some(MessageOrigin::System), told)?;
+    rest(draft, SuspendReason::Parked, None, None)
+}
+
+/// Something woke the task and brought nothing that opens a turn: it waits again.
+pub(in crate::decide) fn rest_again(draft: &mut Draft) -> Result<(), RecordError> {
+    let parked = draft.task().runtime().parked.is_some();
+    rest(draft, if parked { SuspendReason::Parked } else { SuspendReason::Message }, None, None)
 }

@@ -2,11 +2,11 @@
 
 use super::FoldError;
 use crate::envelope::{Envelope, Origin};
-use crate::event::{Payload, Role};
+use crate::event::{Payload, Role, SealVerdict, StepAttemptAbandoned};
 use crate::id::{CallId, Seq};
 use crate::ledger::{check_chain, check_links};
 use crate::row::Status;
-use crate::state::{Phase, RoundCall, Task};
+use crate::state::{ActionKind, Phase, RoundCall, Task};
 
 /// Checks that `event` can follow the log that folded to `task`.
 pub(super) fn check(task: &Task, event: &Envelope) -> Result<(), FoldError> {
@@ -32,6 +32,9 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             let forged = event.origin != Origin::System
                 && appended.messages.iter().any(|message| message.role == Role::User || message.origin.is_some());
             if forged { Err("only the engine's own path for user messages sets a message's origin") } else { Ok(()) }
+        }
+        Payload::ContextPlanComposed(_) | Payload::ToolCallStarted(_) if task.governance.restoring.is_some() => {
+            Err("files are being put back")
         }
         Payload::ContextPlanComposed(_) => {
             let free = working && task.governance.model_action().is_none() && matches!(runtime.phase, Phase::Compose);
@@ -99,11 +102,27 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             .then_some(())
             .ok_or("a snapshot is of the state before its own event"),
         Payload::TaskRewound(rewound) if rewound.to_seq >= event.seq => Err("a rewind goes back"),
+        Payload::TaskRewound(_) if task.governance.restoring.is_some() => Err("files are being put back"),
         Payload::TaskRewound(_) => closed_since(task, Seq(0)),
         Payload::StepAttemptAbandoned(sealed) if sealed.from_seq >= event.seq => {
             Err("an attempt begins before its seal")
         }
+        Payload::StepAttemptAbandoned(StepAttemptAbandoned { verdict: SealVerdict::Park, .. }) => {
+            working.then_some(()).ok_or("only a turn that is under way is parked")?;
+            left_to_itself(task)
+        }
         Payload::StepAttemptAbandoned(sealed) => closed_since(task, sealed.from_seq),
+        Payload::StepAttemptResumed(resumed) => {
+            (runtime.parked == Some(resumed.seal)).then_some(()).ok_or("no such attempt is parked")
+        }
+        Payload::FilesRestoring(_) => {
+            let free = task.status == Status::Waiting && task.governance.restoring.is_none();
+            free.then_some(()).ok_or("files are put back while a task that was rewound waits")
+        }
+        Payload::FilesRestored(restored) => {
+            let seq = task.governance.restoring.as_ref().map(|restoring| restoring.seq);
+            (seq == Some(restored.plan)).then_some(()).ok_or("no such files are being put back")
+        }
         Payload::ToolCallFinished(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)
@@ -126,6 +145,13 @@ fn in_request(holds: bool) -> Result<(), &'static str> {
 /// events would no longer say what it was part of.
 fn closed_since(task: &Task, from: Seq) -> Result<(), &'static str> {
     let open = task.governance.actions.iter().any(|action| action.seq >= from);
+    if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
+}
+
+/// A parked attempt leaves nothing open but children that go on by themselves.
+fn left_to_itself(task: &Task) -> Result<(), &'static str> {
+    let by_itself = |what: &ActionKind| matches!(what, ActionKind::Child(child) if child.background);
+    let open = task.governance.actions.iter().any(|action| !by_itself(&action.what));
     if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
 }
 

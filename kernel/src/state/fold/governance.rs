@@ -4,7 +4,9 @@ use super::runtime::add;
 use crate::envelope::Envelope;
 use crate::event::{Payload, SubtaskCompleted};
 use crate::ledger::Identity;
-use crate::state::{ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild};
+use crate::state::{
+    ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
+};
 
 pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     match &event.payload {
@@ -81,6 +83,11 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => lapse(state),
+        Payload::StepAttemptAbandoned(_) => lapse(state),
+        Payload::FilesRestoring(restoring) => {
+            state.restoring = Some(Restoring { plan: restoring.plan.clone(), seq: event.seq });
+        }
+        Payload::FilesRestored(_) => state.restoring = None,
         Payload::TaskSnapshot(_) => state.snapshot = Some(event.seq),
         Payload::LateResultRecorded(late) => {
             state.late.push(Late { answers: late.answers, kind: late.kind, seq: event.seq })
@@ -126,6 +133,7 @@ pub(super) fn branch(state: &mut GovernanceState) {
 pub(super) fn forget_places(state: &mut GovernanceState) {
     state.decision = None;
     state.plan = None;
+    state.restoring = None;
     state.snapshot = None;
 }
 

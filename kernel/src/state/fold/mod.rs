@@ -65,10 +65,12 @@ impl Task {
                 {
                     return Err(FoldError::new(event, "the fork's source is not the state it was given"));
                 }
+                if ancestor.parent.is_some() || !ancestor.is_turn_boundary() {
+                    return Err(FoldError::new(event, "only a root task forks, and only where no turn is under way"));
+                }
                 let mut task = ancestor.clone();
                 task.id = event.task.clone();
-                task.parent = None;
-                task.depth = 0;
+                task.closed = false;
                 governance::branch(&mut task.governance);
                 governance::forget_places(&mut task.governance);
                 context::forget_places(&mut task.context);
@@ -127,6 +129,10 @@ impl Task {
             return Err(FoldError::new(event, "the landing is not the state this event names"));
         }
         let rewound = event.kind() == EventType::TaskRewound;
+        if rewound && !landing.is_turn_boundary() {
+            return Err(FoldError::new(event, "a rewind lands where no turn is under way"));
+        }
+        let seals = self.runtime.seals;
         let met_meanwhile =
             if rewound { alloc::vec::Vec::new() } else { runtime::people_since(&self.runtime, &landing.runtime) };
         self.runtime = landing.runtime.clone();
@@ -139,6 +145,7 @@ impl Task {
             self.rest_for_message();
         } else {
             governance::lapse(&mut self.governance);
+            runtime::seal(&mut self.runtime, seals);
         }
         self.advance(event, hash);
         Ok(())

@@ -30,6 +30,9 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
     match &event.payload {
         Payload::MessagesAppended(appended) => appended.messages.iter().for_each(|message| say(state, message)),
         Payload::ContextPlanComposed(_) => {
+            if !core::mem::take(&mut state.sealed) {
+                state.seals = 0;
+            }
             state.phase =
                 Phase::Request(RequestPhase { attempts: 0, errors: 0, due: None, failed: None, plan: event.seq });
         }
@@ -102,7 +105,13 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => end_turn(state),
         Payload::TaskWoken(woken) if state.round.is_some() => settle_waits(state, &woken.item),
-        Payload::TaskWoken(_) => state.phase = Phase::Compose,
+        Payload::TaskWoken(_) => state.phase = Phase::Woken,
+        Payload::StepAttemptAbandoned(_) => {
+            end_turn(state);
+            seal(state, state.seals);
+            state.parked = Some(event.seq);
+        }
+        Payload::StepAttemptResumed(_) => state.parked = None,
         Payload::TaskSnapshot(_) => state.rounds = 0,
         _ => {}
     }
@@ -116,8 +125,8 @@ fn say(state: &mut RuntimeState, message: &Message) {
         return;
     }
     state.assistant_messages += u64::from(message.role == Role::Assistant);
-    if matches!(state.phase, Phase::Finish(_)) {
-        // Someone spoke before the turn was over: the model is asked again.
+    if matches!(state.phase, Phase::Finish(_) | Phase::Woken) {
+        // Someone spoke before the turn was over, or opens the next: the model is asked.
         state.phase = Phase::Compose;
     }
     state.messages.push(Entry::Message(message.clone()));
@@ -257,6 +266,15 @@ fn end_turn(state: &mut RuntimeState) {
 /// What a rewind or fork leaves of the landing: a turn that has ended.
 pub(super) fn land(state: &mut RuntimeState) {
     end_turn(state);
+    state.parked = None;
+    state.seals = 0;
+    state.sealed = false;
+}
+
+/// One more attempt in a row was sealed, after so many.
+pub(super) fn seal(state: &mut RuntimeState, before: u32) {
+    state.seals = before + 1;
+    state.sealed = true;
 }
 
 /// The messages that people sent since `landing`.
