@@ -162,7 +162,7 @@ pub(crate) fn items(row: &Columns, column: &str) -> Result<Vec<InboxItem>, Store
 }
 
 /// The columns of [`whole_row`].
-pub(crate) const ROW: &str = "SELECT tasks.id, agent, goal, parent, queue, priority, labels, not_before, created_at, \
+pub(crate) const ROW: &str = "SELECT tasks.id, agent, goal, parent, source, queue, priority, labels, not_before, created_at, \
     seq, hash, status, wake, closed, updated_at, epoch, run, acquired_at, lease_until, claimable_at, inbox_tail, \
     idle_claims, blocked, workers.id AS worker, instance, host, workers.version, boot, namespace, pid, started \
     FROM plica.tasks LEFT JOIN plica.workers ON workers.key = tasks.holder";
@@ -200,6 +200,7 @@ fn facts(row: &Columns) -> Result<Facts, StoreError> {
         agent: text(row, "agent")?,
         goal: text(row, "goal")?,
         parent: id_if(row, "parent", TaskId::new)?,
+        source: id_if(row, "source", TaskId::new)?,
         queue: id(row, "queue", Queue::new)?,
         priority: u8::try_from(get::<i16>(row, "priority")?).map_err(|error| damaged("priority", error))?,
         labels: json(row, "labels")?,

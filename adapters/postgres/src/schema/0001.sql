@@ -32,6 +32,7 @@ CREATE TABLE plica.tasks (
     agent text COLLATE "C" NOT NULL,
     goal text NOT NULL,
     parent text COLLATE "C",
+    source text COLLATE "C",    -- what a fork branched off from
     queue text COLLATE "C" NOT NULL,
     priority smallint NOT NULL,
     labels text NOT NULL,       -- JSON object of texts

@@ -67,13 +67,13 @@ $$;
 
 -- Writes the row of a new task; says its number.
 CREATE FUNCTION plica.insert_task(p_task jsonb, p_now bigint) RETURNS bigint LANGUAGE sql AS $$
-    INSERT INTO plica.tasks (id, agent, goal, parent, queue, priority, labels, not_before, created_at, dedup,
-        fingerprint, seq, hash, status, wake, wake_at, wake_keys, wake_needs, closed, updated_at, claimable_at)
-    SELECT id, agent, goal, parent, queue, priority, labels, not_before, created_at, dedup,
+    INSERT INTO plica.tasks (id, agent, goal, parent, source, queue, priority, labels, not_before, created_at,
+        dedup, fingerprint, seq, hash, status, wake, wake_at, wake_keys, wake_needs, closed, updated_at, claimable_at)
+    SELECT id, agent, goal, parent, source, queue, priority, labels, not_before, created_at, dedup,
         decode(fingerprint, 'hex'), seq, decode(hash, 'hex'), status, wake, wake_at, wake_keys, wake_needs, closed,
         p_now, plica.due(status, false, wake_at, not_before, false, p_now)
-    FROM jsonb_to_record(p_task) AS r (id text, agent text, goal text, parent text, queue text, priority smallint,
-        labels text, not_before bigint, created_at bigint, dedup text, fingerprint text, seq bigint, hash text,
+    FROM jsonb_to_record(p_task) AS r (id text, agent text, goal text, parent text, source text, queue text,
+        priority smallint, labels text, not_before bigint, created_at bigint, dedup text, fingerprint text, seq bigint, hash text,
         status text, wake text, wake_at bigint, wake_keys text[], wake_needs bigint[], closed boolean)
     RETURNING key
 $$;
