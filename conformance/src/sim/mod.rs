@@ -28,6 +28,7 @@ use std::fmt;
 
 pub use oracle::Violation;
 pub use planted::PlantedBug;
+pub use prng::Prng;
 use world::World;
 
 /// How to run a world.
