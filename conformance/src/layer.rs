@@ -21,39 +21,7 @@ use plica_ports::store::{
 };
 use plica_ports::{ContentError, ContentStore, Store};
 
-/// The calls of the store port, by name.
-#[expect(missing_docs, reason = "the names are those of the port's methods")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
-    Ledger,
-    Now,
-    Create,
-    Claim,
-    Renew,
-    Release,
-    Append,
-    Settle,
-    Deliver,
-    Inbox,
-    InboxTails,
-    Read,
-    Baselines,
-    Row,
-    Tasks,
-    Watch,
-    WaitClaimable,
-    Outlook,
-    HeldBy,
-    Adopt,
-    Block,
-    Unblock,
-    Register,
-    Deregister,
-    Workers,
-    Describe,
-    Put,
-    Get,
-}
+pub use crate::call::Call;
 
 /// Something around a store. Every method does what the store inside does, unless the layer
 /// says otherwise.
@@ -62,18 +30,22 @@ pub trait Layer: Send + Sync {
     /// The store inside.
     fn inner(&self) -> &Arc<dyn Store>;
 
-    /// Before every call: an error is the call's answer, and the store inside is not asked.
+    /// Before every call; says how long its answer will take on its way out. An error is the
+    /// call's answer, and the store inside is not asked.
     ///
     /// # Errors
     /// Whatever keeps the call from the store inside.
-    async fn enter(&self, call: Call) -> Result<(), StoreError> {
+    async fn enter(&self, call: Call) -> Result<Duration, StoreError> {
         let _ = call;
-        Ok(())
+        Ok(Duration::ZERO)
     }
 
     /// After every call that went in, before its answer goes out.
-    async fn leave(&self, call: Call) {
+    async fn leave(&self, call: Call, after: Duration) {
         let _ = call;
+        if !after.is_zero() {
+            tokio::time::sleep(after).await;
+        }
     }
 
     /// Stands for [`Store::ledger`].
@@ -238,58 +210,58 @@ pub struct Layered<L>(pub L);
 #[async_trait]
 impl<L: Layer> Store for Layered<L> {
     async fn ledger(&self) -> Result<LedgerId, StoreError> {
-        self.0.enter(Call::Ledger).await?;
+        let back = self.0.enter(Call::Ledger).await?;
         let answer = self.0.ledger().await;
-        self.0.leave(Call::Ledger).await;
+        self.0.leave(Call::Ledger, back).await;
         answer
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        self.0.enter(Call::Now).await?;
+        let back = self.0.enter(Call::Now).await?;
         let answer = self.0.now().await;
-        self.0.leave(Call::Now).await;
+        self.0.leave(Call::Now, back).await;
         answer
     }
 
     async fn create(&self, task: NewTask) -> Result<Created, CreateError> {
-        self.0.enter(Call::Create).await?;
+        let back = self.0.enter(Call::Create).await?;
         let answer = self.0.create(task).await;
-        self.0.leave(Call::Create).await;
+        self.0.leave(Call::Create, back).await;
         answer
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, ClaimError> {
-        self.0.enter(Call::Claim).await?;
+        let back = self.0.enter(Call::Claim).await?;
         let answer = self.0.claim(request).await;
-        self.0.leave(Call::Claim).await;
+        self.0.leave(Call::Claim, back).await;
         answer
     }
 
     async fn renew(&self, claims: &[Claim], lease: Duration) -> Result<Renewed, StoreError> {
-        self.0.enter(Call::Renew).await?;
+        let back = self.0.enter(Call::Renew).await?;
         let answer = self.0.renew(claims, lease).await;
-        self.0.leave(Call::Renew).await;
+        self.0.leave(Call::Renew, back).await;
         answer
     }
 
     async fn release(&self, claim: &Claim, not_before: Option<Timestamp>) -> Result<Verdict, AppendError> {
-        self.0.enter(Call::Release).await?;
+        let back = self.0.enter(Call::Release).await?;
         let answer = self.0.release(claim, not_before).await;
-        self.0.leave(Call::Release).await;
+        self.0.leave(Call::Release, back).await;
         answer
     }
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
-        self.0.enter(Call::Append).await?;
+        let back = self.0.enter(Call::Append).await?;
         let answer = self.0.append(claim, batch).await;
-        self.0.leave(Call::Append).await;
+        self.0.leave(Call::Append, back).await;
         answer
     }
 
     async fn settle(&self, task: &TaskId, seq: Seq, hash: &Hash) -> Result<CommitFate, StoreError> {
-        self.0.enter(Call::Settle).await?;
+        let back = self.0.enter(Call::Settle).await?;
         let answer = self.0.settle(task, seq, hash).await;
-        self.0.leave(Call::Settle).await;
+        self.0.leave(Call::Settle, back).await;
         answer
     }
 
@@ -300,128 +272,128 @@ impl<L: Layer> Store for Layered<L> {
         item: &Item,
         dedup: &DedupKey,
     ) -> Result<Delivered, DeliverError> {
-        self.0.enter(Call::Deliver).await?;
+        let back = self.0.enter(Call::Deliver).await?;
         let answer = self.0.deliver(task, actor, item, dedup).await;
-        self.0.leave(Call::Deliver).await;
+        self.0.leave(Call::Deliver, back).await;
         answer
     }
 
     async fn inbox(&self, task: &TaskId, after: Position) -> Result<Vec<InboxItem>, StoreError> {
-        self.0.enter(Call::Inbox).await?;
+        let back = self.0.enter(Call::Inbox).await?;
         let answer = self.0.inbox(task, after).await;
-        self.0.leave(Call::Inbox).await;
+        self.0.leave(Call::Inbox, back).await;
         answer
     }
 
     async fn inbox_tails(&self, tasks: &[TaskId]) -> Result<Vec<Position>, StoreError> {
-        self.0.enter(Call::InboxTails).await?;
+        let back = self.0.enter(Call::InboxTails).await?;
         let answer = self.0.inbox_tails(tasks).await;
-        self.0.leave(Call::InboxTails).await;
+        self.0.leave(Call::InboxTails, back).await;
         answer
     }
 
     async fn read(&self, task: &TaskId, from: Seq, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
-        self.0.enter(Call::Read).await?;
+        let back = self.0.enter(Call::Read).await?;
         let answer = self.0.read(task, from, limit).await;
-        self.0.leave(Call::Read).await;
+        self.0.leave(Call::Read, back).await;
         answer
     }
 
     async fn baselines(&self, task: &TaskId, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
-        self.0.enter(Call::Baselines).await?;
+        let back = self.0.enter(Call::Baselines).await?;
         let answer = self.0.baselines(task, limit).await;
-        self.0.leave(Call::Baselines).await;
+        self.0.leave(Call::Baselines, back).await;
         answer
     }
 
     async fn row(&self, task: &TaskId) -> Result<Option<Row>, StoreError> {
-        self.0.enter(Call::Row).await?;
+        let back = self.0.enter(Call::Row).await?;
         let answer = self.0.row(task).await;
-        self.0.leave(Call::Row).await;
+        self.0.leave(Call::Row, back).await;
         answer
     }
 
     async fn tasks(&self, filter: &TaskFilter, page: &Page) -> Result<Vec<Row>, StoreError> {
-        self.0.enter(Call::Tasks).await?;
+        let back = self.0.enter(Call::Tasks).await?;
         let answer = self.0.tasks(filter, page).await;
-        self.0.leave(Call::Tasks).await;
+        self.0.leave(Call::Tasks, back).await;
         answer
     }
 
     async fn watch(&self, task: &TaskId, after: Seq, tail: Position, timeout: Duration) -> Result<bool, StoreError> {
-        self.0.enter(Call::Watch).await?;
+        let back = self.0.enter(Call::Watch).await?;
         let answer = self.0.watch(task, after, tail, timeout).await;
-        self.0.leave(Call::Watch).await;
+        self.0.leave(Call::Watch, back).await;
         answer
     }
 
     async fn wait_claimable(&self, queues: &[Queue], timeout: Duration) -> Result<(), StoreError> {
-        self.0.enter(Call::WaitClaimable).await?;
+        let back = self.0.enter(Call::WaitClaimable).await?;
         let answer = self.0.wait_claimable(queues, timeout).await;
-        self.0.leave(Call::WaitClaimable).await;
+        self.0.leave(Call::WaitClaimable, back).await;
         answer
     }
 
     async fn outlook(&self, queues: &[Queue]) -> Result<Outlook, StoreError> {
-        self.0.enter(Call::Outlook).await?;
+        let back = self.0.enter(Call::Outlook).await?;
         let answer = self.0.outlook(queues).await;
-        self.0.leave(Call::Outlook).await;
+        self.0.leave(Call::Outlook, back).await;
         answer
     }
 
     async fn held_by(&self, worker: &Worker) -> Result<Vec<TaskId>, StoreError> {
-        self.0.enter(Call::HeldBy).await?;
+        let back = self.0.enter(Call::HeldBy).await?;
         let answer = self.0.held_by(worker).await;
-        self.0.leave(Call::HeldBy).await;
+        self.0.leave(Call::HeldBy, back).await;
         answer
     }
 
     async fn adopt(&self, worker: &Worker, task: &TaskId, lease: Duration) -> Result<Option<Claimed>, ClaimError> {
-        self.0.enter(Call::Adopt).await?;
+        let back = self.0.enter(Call::Adopt).await?;
         let answer = self.0.adopt(worker, task, lease).await;
-        self.0.leave(Call::Adopt).await;
+        self.0.leave(Call::Adopt, back).await;
         answer
     }
 
     async fn block(&self, claim: &Claim, why: &Blocked) -> Result<(), AppendError> {
-        self.0.enter(Call::Block).await?;
+        let back = self.0.enter(Call::Block).await?;
         let answer = self.0.block(claim, why).await;
-        self.0.leave(Call::Block).await;
+        self.0.leave(Call::Block, back).await;
         answer
     }
 
     async fn unblock(&self, task: &TaskId) -> Result<bool, StoreError> {
-        self.0.enter(Call::Unblock).await?;
+        let back = self.0.enter(Call::Unblock).await?;
         let answer = self.0.unblock(task).await;
-        self.0.leave(Call::Unblock).await;
+        self.0.leave(Call::Unblock, back).await;
         answer
     }
 
     async fn register(&self, worker: &Worker, queues: &[Queue], lease: Duration) -> Result<(), StoreError> {
-        self.0.enter(Call::Register).await?;
+        let back = self.0.enter(Call::Register).await?;
         let answer = self.0.register(worker, queues, lease).await;
-        self.0.leave(Call::Register).await;
+        self.0.leave(Call::Register, back).await;
         answer
     }
 
     async fn deregister(&self, worker: &Worker) -> Result<(), StoreError> {
-        self.0.enter(Call::Deregister).await?;
+        let back = self.0.enter(Call::Deregister).await?;
         let answer = self.0.deregister(worker).await;
-        self.0.leave(Call::Deregister).await;
+        self.0.leave(Call::Deregister, back).await;
         answer
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        self.0.enter(Call::Workers).await?;
+        let back = self.0.enter(Call::Workers).await?;
         let answer = self.0.workers().await;
-        self.0.leave(Call::Workers).await;
+        self.0.leave(Call::Workers, back).await;
         answer
     }
 
     async fn describe(&self) -> Result<Vec<(String, String)>, StoreError> {
-        self.0.enter(Call::Describe).await?;
+        let back = self.0.enter(Call::Describe).await?;
         let answer = self.0.describe().await;
-        self.0.leave(Call::Describe).await;
+        self.0.leave(Call::Describe, back).await;
         answer
     }
 
@@ -433,16 +405,16 @@ impl<L: Layer> Store for Layered<L> {
 #[async_trait]
 impl<L: Layer> ContentStore for Layered<L> {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
-        self.0.enter(Call::Put).await.map_err(unavailable)?;
+        let back = self.0.enter(Call::Put).await.map_err(unavailable)?;
         let answer = self.0.put(blob).await;
-        self.0.leave(Call::Put).await;
+        self.0.leave(Call::Put, back).await;
         answer
     }
 
     async fn get(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
-        self.0.enter(Call::Get).await.map_err(unavailable)?;
+        let back = self.0.enter(Call::Get).await.map_err(unavailable)?;
         let answer = self.0.get(reference).await;
-        self.0.leave(Call::Get).await;
+        self.0.leave(Call::Get, back).await;
         answer
     }
 }

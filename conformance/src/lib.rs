@@ -28,9 +28,9 @@
 //! [`faults`].
 
 mod bench;
+mod call;
 pub mod content;
 pub mod differ;
-pub mod fault;
 pub mod faults;
 pub mod layer;
 mod log;

@@ -17,13 +17,15 @@ use plica_ports::store::{
 const START: Timestamp = Timestamp::from_micros(1_796_031_682_123_456);
 
 /// Every kind of fault.
-const KINDS: [Fault; 6] = [
+const KINDS: [Fault; 8] = [
     Fault::Unavailable,
     Fault::LostAfterCommit,
     Fault::LostBeforeCommit,
     Fault::LostOnItsWay,
     slow(3),
     Fault::DeliveredTwice,
+    Fault::Adrift(Duration::from_millis(5)),
+    Fault::Twice,
 ];
 
 const fn slow(millis: u64) -> Fault {
@@ -234,6 +236,50 @@ async fn st_7_a_duplicate_reaches_the_store_and_is_taken_once() {
         assert_eq!((bench.untaken(&log.id).await.len(), bench.row(&log.id).await.inbox_tail), (1, Position(1)));
     }
     assert_eq!(bench.events(&log.id).await.len() as u64, Seq(2).0);
+}
+
+/// ST-9: an append that is adrift is there later, whatever its sender has done since.
+#[tokio::test(start_paused = true)]
+async fn st_9_an_append_adrift_arrives_later() {
+    let (bench, adrift) = bench_with(Fault::Adrift(Duration::from_millis(5))).await;
+    let log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let batch = log.noting(&claimed, "adrift");
+    adrift.strike(1);
+    let lost = bench.store().append(&claimed.claim, &batch).await;
+    assert!(matches!(lost, Err(AppendError::CommitUnknown { .. })), "{lost:?}");
+    assert_eq!(bench.row(&log.id).await.projection.seq, claimed.seq, "not there yet");
+    tokio::time::sleep(Duration::from_millis(6)).await;
+    assert_eq!(bench.row(&log.id).await.projection, batch.row);
+}
+
+/// Whoever gives up waiting for a slow request does not call it back.
+#[tokio::test(start_paused = true)]
+async fn a_slow_request_arrives_without_its_sender() {
+    let (bench, delay) = bench_with(slow(5)).await;
+    let log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let batch = log.noting(&claimed, "slow");
+    delay.strike(1);
+    let sent = bench.store().append(&claimed.claim, &batch);
+    assert!(tokio::time::timeout(Duration::from_millis(1), sent).await.is_err(), "its sender gives up");
+    tokio::time::sleep(Duration::from_millis(6)).await;
+    assert_eq!(bench.row(&log.id).await.projection, batch.row);
+}
+
+/// ST-3, ST-7: a request that arrives twice is carried out once, and the first answer counts.
+#[tokio::test]
+async fn st_3_st_7_a_request_that_arrives_twice_is_carried_out_once() {
+    let (bench, twice) = bench_with(Fault::Twice).await;
+    let log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let batch = log.noting(&claimed, "twice");
+    twice.switch_on();
+    bench.append(&claimed, &batch).await;
+    let delivered = bench.deliver(&log.id, &bench.message("hi"), "k1").await;
+    assert!(delivered.fresh);
+    assert_eq!((bench.events(&log.id).await.len() as u64, twice.struck()), (batch.row.seq.0, 2));
+    assert_eq!(bench.row(&log.id).await.inbox_tail, Position(1));
 }
 
 /// A switched fault strikes as many of the calls that it concerns as it was told to.

@@ -1,13 +1,15 @@
 //! What the outside world does for a step: a model's reply, a tool's result, a look for the
 //! result of a call that was cut off.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_kernel::decide::{CallOutcome, Orphan};
 use plica_kernel::event::{CallStatus, Failure, LeftFile};
-use plica_kernel::id::{CallId, Seq};
+use plica_kernel::id::{CallId, Seq, TaskId};
 use plica_kernel::state::Task;
 use plica_ports::{
     CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, Tool,
@@ -16,6 +18,7 @@ use plica_ports::{
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Hold;
+use crate::host::Audience;
 
 /// What came back from outside, for the action that began at a seq.
 #[derive(Debug)]
@@ -45,22 +48,37 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) Failure);
 
-struct NoDeltas;
-
-impl DeltaSink for NoDeltas {
-    fn delta(&self, _: Delta) {}
+/// Passes a reply's deltas on to whoever listens, under the name of its request. A listener that
+/// panics hears no more of this reply, and the reply is none the worse for it.
+struct Overheard {
+    audience: Option<Arc<dyn Audience>>,
+    task: TaskId,
+    request: Seq,
+    deaf: AtomicBool,
 }
 
-/// Asks the model.
+impl DeltaSink for Overheard {
+    fn delta(&self, delta: Delta) {
+        let Some(audience) = self.audience.as_ref().filter(|_| !self.deaf.load(Ordering::Relaxed)) else { return };
+        let call = AssertUnwindSafe(|| audience.hears(&self.task, self.request, delta));
+        if catch_unwind(call).is_err() {
+            self.deaf.store(true, Ordering::Relaxed);
+            tracing::warn!(task = %self.task, request = %self.request, "an audience failed");
+        }
+    }
+}
+
+/// Asks the model; `action` is the request's own event.
 pub(crate) async fn ask(
     clock: Arc<dyn Clock>,
     model: Arc<dyn Model>,
     request: ModelRequest,
-    deltas: Option<Arc<dyn DeltaSink>>,
+    action: Seq,
+    audience: Option<Arc<dyn Audience>>,
 ) -> Outcome {
     let began = clock.monotonic();
-    let sink: &dyn DeltaSink = deltas.as_deref().unwrap_or(&NoDeltas);
-    let reply = model.ask(&request, sink).await;
+    let overheard = Overheard { audience, task: request.task.clone(), request: action, deaf: AtomicBool::new(false) };
+    let reply = model.ask(&request, &overheard).await;
     Outcome::Reply { reply: Box::new(reply), elapsed: clock.monotonic().saturating_sub(began) }
 }
 

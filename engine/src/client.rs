@@ -21,6 +21,7 @@ use crate::act::millis;
 use crate::compose::{ComposeError, blocks_of, text_of};
 use crate::error::{ClientError, LoadError};
 use crate::load::{LoadOptions, load, read_event};
+use crate::revise;
 use crate::rewind;
 use crate::verify::Verdict;
 
@@ -422,6 +423,30 @@ impl Client {
         Ok(last.is_some_and(|item| matches!(item.item, Item::Reopen { .. })))
     }
 
+    /// Moves a task to another definition, from its next step on (EN-8); `blobs` are the bodies
+    /// that the definition cites. They are in the content store before the order is delivered,
+    /// which the task's holder takes between two steps, or its next one before anything else.
+    ///
+    /// # Errors
+    /// As [`Self::deliver`], and when the move would be refused: nothing is delivered then.
+    pub async fn revise(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        definition: &Definition,
+        blobs: &[Blob],
+    ) -> Result<Delivered, ClientError> {
+        let state = self.state(task, None, false).await?;
+        let content = self.content()?;
+        let now = Definition::from_bytes(&content.get(state.definition()).await?)?;
+        revise::check(&state, &now, definition).map_err(|why| ClientError::Revision { task: task.clone(), why })?;
+        let body = Blob::new(MEDIA_DEFINITION, definition.to_bytes()?);
+        for blob in blobs.iter().chain([&body]) {
+            content.put(blob).await?;
+        }
+        self.deliver(task, actor, &Item::Revise { definition: body.reference }, None).await
+    }
+
     /// Ends a task.
     ///
     /// # Errors
@@ -573,7 +598,9 @@ impl Client {
             let page = self.store.read(task, from, usize::try_from(before.0 - from.0).unwrap_or(usize::MAX)).await?;
             for stored in page.iter().rev() {
                 let ended = match read_event(task, stored)?.payload {
-                    Payload::TaskSuspended(suspended) => suspended.reason != SuspendReason::Calls,
+                    Payload::TaskSuspended(suspended) => {
+                        !matches!(suspended.reason, SuspendReason::Calls | SuspendReason::Budget)
+                    }
                     Payload::TaskForked(_) => true,
                     payload => payload.kind().is_terminal(),
                 };

@@ -47,24 +47,25 @@ pub(crate) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    /// Writes a finished draft and makes its state the task's.
+    /// Writes a finished draft and makes its state the task's; `after` is what becomes of the
+    /// claim.
     pub(crate) async fn commit(
         &self,
         task: &mut Task,
-        drafted: Drafted,
+        drafted: &Drafted,
         seen: Position,
-        claim: ClaimAfter,
+        after: ClaimAfter,
     ) -> Committed {
         let put_at = self.host.clock.monotonic();
-        if let Err(lost) = self.put_bodies(&drafted).await {
+        if let Err(lost) = self.put_bodies(drafted).await {
             return lost;
         }
-        let batch = Batch { claim, ..self.batch(&drafted, seen) };
-        let committed = self.append(&batch, &drafted, put_at).await;
+        let batch = Batch { claim: after, ..self.batch(drafted, seen) };
+        let committed = self.append(&batch, drafted, put_at).await;
         if let Committed::Written { .. } = committed {
             *task = drafted.task.clone();
             self.outage.committed();
-            self.observe(&drafted);
+            self.observe(drafted);
         }
         committed
     }
@@ -238,7 +239,8 @@ impl Committer<'_> {
     /// Shows observers what was committed, outside every lock; their failure changes nothing
     /// (EN-5).
     fn observe(&self, drafted: &Drafted) {
-        for observer in &self.host.observers {
+        // Those that keep their place are shown it by the step, which knows their places.
+        for observer in self.host.observers.iter().filter(|observer| observer.progress().is_none()) {
             for (event, sealed) in drafted.envelopes.iter().zip(&drafted.events) {
                 let call = AssertUnwindSafe(|| observer.committed(event, &sealed.body));
                 if catch_unwind(call).is_err() {

@@ -75,6 +75,14 @@ pub enum ClientError {
     /// Only root tasks fork (SN-4). Nothing was written.
     #[error("task {0} is a child of another task; only root tasks fork")]
     NoRoot(TaskId),
+    /// The task cannot move to the definition. Nothing was delivered.
+    #[error("task {task} cannot move to this definition: {why}")]
+    Revision {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        why: String,
+    },
     /// Content cannot be had or kept.
     #[error(transparent)]
     Content(#[from] ContentError),

@@ -1,7 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use plica_ports::{Clock, ContentStore, Definition, Files, Guard, Model, ModelChoice, Observer, Policy, Store, Tool};
+use plica_kernel::id::{Seq, TaskId};
+use plica_ports::{
+    Clock, ContentStore, Definition, Delta, Files, Guard, Model, ModelChoice, Observer, Policy, Store, Tool,
+};
 
 use crate::time::TokioClock;
 
@@ -48,6 +51,16 @@ impl ModelSource for OneModel {
     }
 }
 
+/// Hears replies as they come, task by task: for showing them to people. Nothing of it is
+/// recorded (MO-1) and nothing it does changes the run.
+///
+/// It is called in the middle of the request, so it must not block; a panic is caught and logged,
+/// and ends the hearing of that reply.
+pub trait Audience: Send + Sync {
+    /// Takes one piece of the reply to the request that began with event `request`.
+    fn hears(&self, task: &TaskId, request: Seq, delta: Delta);
+}
+
 /// Everything a worker works with: ports, and nothing else.
 pub struct Host {
     pub(crate) store: Arc<dyn Store>,
@@ -58,7 +71,7 @@ pub struct Host {
     pub(crate) policy: Option<Arc<dyn Policy>>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) files: Option<Arc<dyn Files>>,
-    pub(crate) deltas: Option<Arc<dyn plica_ports::DeltaSink>>,
+    pub(crate) audience: Option<Arc<dyn Audience>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -75,7 +88,7 @@ impl Host {
                 policy: None,
                 observers: Vec::new(),
                 files: None,
-                deltas: None,
+                audience: None,
                 clock: Arc::new(TokioClock::new()),
             },
         }
@@ -193,10 +206,10 @@ impl HostBuilder {
         self
     }
 
-    /// Shows replies as they come.
+    /// Lets someone hear replies as they come.
     #[must_use]
-    pub fn deltas(mut self, sink: Arc<dyn plica_ports::DeltaSink>) -> Self {
-        self.host.deltas = Some(sink);
+    pub fn audience(mut self, audience: Arc<dyn Audience>) -> Self {
+        self.host.audience = Some(audience);
         self
     }
 

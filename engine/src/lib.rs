@@ -4,18 +4,45 @@
 //! their steps: fold, ask the kernel what is next, do it, append. A [`Client`] does
 //! everything a person or program does to tasks from outside. Nothing here names a vendor,
 //! speaks SQL or opens a socket, and nothing is kept between steps but the log.
+//!
+//! # A host
+//!
+//! `cargo run -p plica-engine --example host` runs this; put a store on disk in the place of the
+//! memory store, and tasks outlive the process.
+//!
+//! ```
+#![doc = include_str!("../examples/host.rs")]
+//! ```
+//!
+//! # A tool of your own
+//!
+//! ```
+#![doc = include_str!("../examples/tool.rs")]
+//! ```
+//!
+//! A tool that changes the world says so ([`plica_ports::Effect`]); one whose effect can be looked
+//! up after a crash implements [`plica_ports::Tool::recover`].
+//!
+//! # A policy and a guard of your own
+//!
+//! ```
+#![doc = include_str!("../examples/policy.rs")]
+//! ```
 
 mod act;
 mod client;
 mod commit;
 mod compose;
 mod error;
+mod follow;
 pub mod govern;
 mod heartbeat;
 mod host;
 mod load;
 mod outage;
 mod plan;
+mod plugins;
+mod revise;
 mod rewind;
 mod setup;
 mod steering;
@@ -27,7 +54,7 @@ mod worker;
 pub use client::{Client, NotBefore, Said, Submission};
 pub use compose::COMPOSER;
 pub use error::{ClientError, LoadError, WorkerError};
-pub use host::{Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
+pub use host::{Audience, Host, HostBuilder, ModelSource, ModelSourceError, OneModel};
 pub use load::{LoadOptions, load};
 pub use steering::STEERING_TOOLS;
 pub use time::TokioClock;

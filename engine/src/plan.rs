@@ -20,12 +20,12 @@ use crate::steering::{self, SPAWNING_TOOL, is_steering};
 pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
     let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Vec::new() };
     let planner = Planner { host, setup, definition, rules, task };
-    let mut waits = Waits::default();
+    let mut earlier = Earlier::default();
     let calls = blocks.iter().filter_map(|block| match block {
         Block::ToolUse { args, tool, .. } => Some((tool, args)),
         Block::Text { .. } | Block::Thinking { .. } => None,
     });
-    calls.take(CALLS_MAX).map(|(tool, args)| planner.plan(tool, args, &mut waits)).collect()
+    calls.take(CALLS_MAX).map(|(tool, args)| planner.plan(tool, args, &mut earlier)).collect()
 }
 
 struct Planner<'a> {
@@ -37,8 +37,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// `waits` is what earlier calls of the reply wait for.
-    fn plan(&self, name: &str, args: &str, waits: &mut Waits) -> CallPlan {
+    /// `earlier` is what calls of the reply that come before this one take up.
+    fn plan(&self, name: &str, args: &str, earlier: &mut Earlier) -> CallPlan {
         let deny = |reason: String| CallPlan::Deny { reason, tool: name.to_owned() };
         let listed = self.definition.tools.iter().any(|listed| listed == name);
         if listed && is_steering(name) {
@@ -46,7 +46,7 @@ impl Planner<'_> {
                 Ruling::Deny { reason } => deny(format!("denied: {reason}")),
                 // A spawn may be asked about; what only steers the task itself changes nothing outside.
                 Ruling::Ask { expires_after, rule } if name == SPAWNING_TOOL => {
-                    match steering::plan(self.setup, self.task, name, args) {
+                    match steering::plan(self.setup, self.task, (name, args), earlier.spawned) {
                         Ok(_) => CallPlan::Ask {
                             args: args.to_owned(),
                             expires_ms: expires_after.map(millis),
@@ -56,13 +56,18 @@ impl Planner<'_> {
                         Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
                     }
                 }
-                Ruling::Allow { .. } | Ruling::Ask { .. } => match steering::plan(self.setup, self.task, name, args) {
-                    Ok(CallPlan::Wait { event: Some(kind), .. }) if !waits.admit(&kind) => {
-                        deny("too many waits in one reply".into())
+                Ruling::Allow { .. } | Ruling::Ask { .. } => {
+                    match steering::plan(self.setup, self.task, (name, args), earlier.spawned) {
+                        Ok(CallPlan::Wait { event: Some(kind), .. }) if !earlier.admits_wait(&kind) => {
+                            deny("too many waits in one reply".into())
+                        }
+                        Ok(plan) => {
+                            earlier.spawned += u64::from(matches!(plan, CallPlan::Spawn(_)));
+                            plan
+                        }
+                        Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
                     }
-                    Ok(plan) => plan,
-                    Err(reason) => deny(format!("invalid arguments for {name}: {reason}")),
-                },
+                }
             };
         }
         let Some(tool) = self.host.tool_of(self.definition, name) else {
@@ -103,18 +108,22 @@ impl Planner<'_> {
 /// Alternatives of a wake that are left for events: one is for answers, one for children.
 const EVENT_WAITS_MAX: usize = WAKE_ALTERNATIVES_MAX - 2;
 
-/// The events that calls of one reply wait for.
+/// What calls of one reply take up together.
 #[derive(Default)]
-struct Waits {
+struct Earlier {
+    /// Kinds of events that they wait for.
     kinds: BTreeSet<String>,
+    /// Bytes of those kinds.
     bytes: usize,
+    /// Children that they spawn.
+    spawned: u64,
 }
 
-impl Waits {
+impl Earlier {
     /// Whether one more wait for `kind` fits. One that would need an alternative too many is
     /// answered so (section 11 of the design), and so is one whose kind does not fit into the
     /// decision beside the others, since every call names its own.
-    fn admit(&mut self, kind: &str) -> bool {
+    fn admits_wait(&mut self, kind: &str) -> bool {
         let bytes = self.bytes + string_len(kind);
         if bytes > EVENT_KINDS_BYTES_MAX || (!self.kinds.contains(kind) && self.kinds.len() >= EVENT_WAITS_MAX) {
             return false;

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plica_kernel::body::ContentRef;
-use plica_kernel::event::{Failure, FailureReason};
+use plica_kernel::event::{Failure, FailureReason, PluginPin};
 use plica_kernel::id::{LedgerId, Queue};
+use plica_kernel::limits::TREE_TASKS_MAX;
 use plica_kernel::state::Task;
-use plica_ports::store::StoreError;
-use plica_ports::{ContentError, ContentStore, Definition, Model, ToolSpec};
+use plica_ports::store::{Page, StoreError, TaskFilter};
+use plica_ports::{ContentError, ContentStore, Definition, Model, Store, ToolSpec};
 
 use crate::govern::Rules;
 use crate::host::Host;
+use crate::plugins;
 use crate::steering;
 
 /// A definition with its rules, model and tools; empty when it cannot be used.
@@ -20,6 +22,8 @@ pub(crate) struct Setup {
     pub(crate) rules: Option<Rules>,
     pub(crate) model: Option<Arc<dyn Model>>,
     pub(crate) tool_specs: Vec<ToolSpec>,
+    /// The plugins of this worker that are in force with it.
+    pub(crate) pins: Vec<PluginPin>,
     /// The agents it may delegate to.
     pub(crate) subagents: BTreeMap<String, (ContentRef, Definition)>,
     /// What its children share with it; read when it may have any.
@@ -31,6 +35,8 @@ pub(crate) struct Family {
     pub(crate) ledger: LedgerId,
     pub(crate) queue: Queue,
     pub(crate) priority: u8,
+    /// Tasks below the root that they all descend from, as they were counted last.
+    pub(crate) tree: u64,
 }
 
 /// Why a definition cannot be used.
@@ -53,6 +59,7 @@ impl Setup {
             rules: None,
             model: None,
             tool_specs: Vec::new(),
+            pins: Vec::new(),
             subagents: BTreeMap::new(),
             family: None,
         }
@@ -74,7 +81,26 @@ impl Setup {
         }
         let family = if subagents.is_empty() { None } else { Some(read_family(host, task).await?) };
         let tool_specs = definition.tools.iter().filter_map(|name| spec(host, &definition, name)).collect();
-        Ok(Self { definition: Some(definition), rules: Some(rules), model: Some(model), tool_specs, subagents, family })
+        let pins = plugins::in_force(host, &definition);
+        Ok(Self {
+            definition: Some(definition),
+            rules: Some(rules),
+            model: Some(model),
+            tool_specs,
+            pins,
+            subagents,
+            family,
+        })
+    }
+
+    /// Counts the tasks of the tree again, as far as its bound.
+    pub(crate) async fn count_tree(&mut self, store: &dyn Store, task: &Task) -> Result<(), StoreError> {
+        if let Some(family) = &mut self.family {
+            let filter = TaskFilter { prefix: Some(format!("{}.", root_of(task))), ..TaskFilter::default() };
+            let most = usize::try_from(TREE_TASKS_MAX).unwrap_or(usize::MAX);
+            family.tree = store.tasks(&filter, &Page::first(most)).await?.len() as u64;
+        }
+        Ok(())
     }
 
     /// The model, as the definition names it.
@@ -83,6 +109,12 @@ impl Setup {
             .as_ref()
             .map_or_else(String::new, |definition| format!("{}:{}", definition.model.provider, definition.model.name))
     }
+}
+
+/// The root that a task descends from: each generation adds a decision, an index and a number.
+fn root_of(task: &Task) -> &str {
+    let parts = 3 * task.depth() as usize;
+    task.id().as_str().rsplitn(parts + 1, '.').last().unwrap_or_default()
 }
 
 fn spec(host: &Host, definition: &Definition, name: &str) -> Option<ToolSpec> {
@@ -96,7 +128,10 @@ fn spec(host: &Host, definition: &Definition, name: &str) -> Option<ToolSpec> {
     })
 }
 
-async fn read_definition(content: &dyn ContentStore, reference: &ContentRef) -> Result<Definition, SetupError> {
+pub(crate) async fn read_definition(
+    content: &dyn ContentStore,
+    reference: &ContentRef,
+) -> Result<Definition, SetupError> {
     let bytes = content.get(reference).await.map_err(|error| match error {
         ContentError::Unavailable(why) => SetupError::Unavailable(why),
         error => unusable(FailureReason::ContentError, error),
@@ -109,5 +144,5 @@ async fn read_family(host: &Host, task: &Task) -> Result<Family, SetupError> {
     let ledger = host.store.ledger().await.map_err(gone)?;
     let row = host.store.row(task.id()).await.map_err(gone)?;
     let row = row.ok_or_else(|| gone(StoreError::UnknownTask(task.id().clone())))?;
-    Ok(Family { ledger, queue: row.facts.queue, priority: row.facts.priority })
+    Ok(Family { ledger, queue: row.facts.queue, priority: row.facts.priority, tree: 0 })
 }

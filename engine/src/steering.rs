@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use plica_kernel::body::Body;
 use plica_kernel::decide::{CallPlan, Spawn};
 use plica_kernel::event::TaskCreated;
-use plica_kernel::limits::{EVENT_KIND_BYTES_MAX, SUBTASKS_MAX, TASK_DEPTH_MAX, WAIT_SECONDS_MAX};
+use plica_kernel::limits::{EVENT_KIND_BYTES_MAX, SUBTASKS_MAX, TASK_DEPTH_MAX, TREE_TASKS_MAX, WAIT_SECONDS_MAX};
 use plica_kernel::state::Task;
 use plica_ports::{Definition, ToolSpec};
 use serde::Deserialize;
@@ -94,8 +94,9 @@ struct Delegate {
     join: Option<String>,
 }
 
-/// What a call to a steering tool comes to; an error is told to the model.
-pub(crate) fn plan(setup: &Setup, task: &Task, name: &str, args: &str) -> Result<CallPlan, String> {
+/// What a call to a steering tool comes to, after so many children that the reply spawns already;
+/// an error is told to the model.
+pub(crate) fn plan(setup: &Setup, task: &Task, (name, args): (&str, &str), spawned: u64) -> Result<CallPlan, String> {
     let index = ALL.iter().position(|tool| tool.name == name).ok_or("no such tool")?;
     VALIDATORS[index].validate(args)?;
     let read = |error: serde_json::Error| error.to_string();
@@ -116,7 +117,7 @@ pub(crate) fn plan(setup: &Setup, task: &Task, name: &str, args: &str) -> Result
             }
             Ok(CallPlan::Wait { event, seconds })
         }
-        "Task" => delegate(setup, task, serde_json::from_str(args).map_err(read)?),
+        "Task" => delegate(setup, task, serde_json::from_str(args).map_err(read)?, spawned),
         _ => Ok(CallPlan::Todo { todos: todos(args)? }),
     }
 }
@@ -129,13 +130,13 @@ fn todos(args: &str) -> Result<String, String> {
 
 /// What an approved spawn comes to; an error is told to the model.
 pub(crate) fn spawn(setup: &Setup, task: &Task, args: &str) -> Result<Spawn, String> {
-    match plan(setup, task, SPAWNING_TOOL, args)? {
+    match plan(setup, task, (SPAWNING_TOOL, args), 0)? {
         CallPlan::Spawn(spawn) => Ok(*spawn),
         _ => Err("the call spawns nothing".into()),
     }
 }
 
-fn delegate(setup: &Setup, task: &Task, call: Delegate) -> Result<CallPlan, String> {
+fn delegate(setup: &Setup, task: &Task, call: Delegate, spawned: u64) -> Result<CallPlan, String> {
     let Some((reference, child)) = setup.subagents.get(&call.agent) else {
         let agents: Vec<&str> = setup.subagents.keys().map(String::as_str).collect();
         return Err(format!("no agent {:?}; the agents are: {}", call.agent, agents.join(", ")));
@@ -143,10 +144,13 @@ fn delegate(setup: &Setup, task: &Task, call: Delegate) -> Result<CallPlan, Stri
     if task.depth() >= TASK_DEPTH_MAX {
         return Err(format!("subtasks nest at most {TASK_DEPTH_MAX} deep"));
     }
-    if task.governance().subtasks >= SUBTASKS_MAX {
+    if task.governance().subtasks + spawned >= SUBTASKS_MAX {
         return Err(format!("a task spawns at most {SUBTASKS_MAX} subtasks"));
     }
     let Some(family) = &setup.family else { return Err("subtasks cannot be spawned here".into()) };
+    if family.tree + spawned >= TREE_TASKS_MAX {
+        return Err(format!("a task, its subtasks and theirs spawn at most {TREE_TASKS_MAX} tasks all together"));
+    }
     let created = TaskCreated {
         agent: child.name.clone(),
         background: call.background,

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use plica_kernel::body::Body;
 use plica_kernel::decide::{
-    self, Act, AfterCrash, Answer, Composer, Draft, Drafted, Inputs, Orphan, Prepared, RecordError, Refusal, Spawn,
-    Stamp,
+    self, Act, AfterCrash, Answer, Composer, Draft, Drafted, Inputs, Orphan, PluginRecord, Prepared, RecordError,
+    Refusal, Spawn, Stamp,
 };
 use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
 use plica_kernel::limits::{BACKOFF_HELD_MAX_MS, MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
-use plica_kernel::row::Blocked;
+use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
@@ -27,13 +27,15 @@ use crate::act::{self, Broken, Happened, Outcome, millis};
 use crate::commit::{Committed, Committer};
 use crate::compose::{COMPOSER, ComposeError, Composition, text_of};
 use crate::error::LoadError;
+use crate::follow::Followers;
 use crate::heartbeat::Hold;
 use crate::host::Host;
 use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
-use crate::rewind;
+use crate::plugins::{self, Lacks};
 use crate::setup::{Setup, SetupError};
+use crate::{revise, rewind};
 use flight::Flight;
 
 /// How long a task is left alone that could not go on because something was out of reach.
@@ -50,6 +52,8 @@ pub(crate) enum Ended {
     Lost,
     /// Only a newer version can read it.
     NewerVersion,
+    /// It needs plugins that this worker has not.
+    LacksPlugins,
     /// The store cannot be reached.
     Unavailable(String),
 }
@@ -63,6 +67,7 @@ pub(crate) struct Drive {
     /// Said when the worker is to stop: nothing new is begun.
     pub(crate) stop: CancellationToken,
     pub(crate) outage: Arc<Outage>,
+    pub(crate) lacks: Arc<Lacks>,
 }
 
 impl Drive {
@@ -81,6 +86,20 @@ impl Drive {
             }
             Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
         };
+        let lacking = plugins::lacking(&task, &setup.pins);
+        let needs = unusable.is_none() && !lacking.is_empty() && !needs_no_plugin(&task, &claimed.items);
+        if needs && !self.lacks.is_one_too_many(&task) {
+            tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
+            self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+            return Ended::LacksPlugins;
+        }
+        let followers = match Followers::resume(&self.host, &task).await {
+            Ok(followers) => followers,
+            Err(why) => {
+                self.set_aside().await;
+                return Ended::Unavailable(why);
+            }
+        };
         let seen = claimed
             .items
             .last()
@@ -95,6 +114,7 @@ impl Drive {
             pending: Vec::new(),
             flight: Flight::default(),
             composition: Composition::default(),
+            followers,
             spawns: BTreeMap::new(),
             rewinds: BTreeMap::new(),
             looked: BTreeMap::new(),
@@ -102,6 +122,9 @@ impl Drive {
             stopping: false,
             reconsidered: 0,
         };
+        if needs {
+            return step.fail(plugins::missing(&lacking)).await;
+        }
         step.go().await
     }
 
@@ -174,6 +197,17 @@ impl Drive {
     }
 }
 
+/// Whether a task is over, is to end, or is to move to another definition before anything else is
+/// done with it: no plugin is needed for that.
+fn needs_no_plugin(task: &Task, items: &[InboxItem]) -> bool {
+    let frees = |item: &InboxItem| match item.item {
+        Item::Cancel { .. } | Item::Rewind { .. } => true,
+        Item::Revise { .. } => task.is_between_steps(),
+        _ => false,
+    };
+    task.status().is_over() || items.iter().any(frees)
+}
+
 struct Step<'a> {
     drive: &'a Drive,
     task: Task,
@@ -186,6 +220,8 @@ struct Step<'a> {
     pending: Vec<Happened>,
     flight: Flight,
     composition: Composition,
+    /// Observers that keep their place in the log.
+    followers: Followers,
     /// What approved calls that spawn a child come to.
     spawns: BTreeMap<CallId, Result<Spawn, String>>,
     /// What rewinds come to, by the item that asks.
@@ -213,6 +249,10 @@ impl Step<'_> {
     async fn go(&mut self) -> Ended {
         loop {
             let act = match self.turn().await {
+                Turned::Wait(Act::Revise(position)) => match self.revise(position).await {
+                    Turned::End(ended) => return self.end(ended).await,
+                    Turned::Wait(_) | Turned::Again => continue,
+                },
                 Turned::Wait(act) => act,
                 Turned::Again => continue,
                 Turned::End(ended) => return self.end(ended).await,
@@ -264,6 +304,19 @@ impl Step<'_> {
         }
     }
 
+    /// Appends; what observers keep their place for is shown to them, and keeps the claim when the
+    /// task rests until their records have landed (EN-5).
+    async fn commit(&mut self, drafted: &Drafted, after: ClaimAfter) -> Committed {
+        let status = drafted.task.status();
+        let rests = status == Status::Waiting || status.is_over();
+        let after = if rests && !self.followers.is_empty() { ClaimAfter::Retain } else { after };
+        let committed = self.drive.committer().commit(&mut self.task, drafted, self.seen, after).await;
+        if let Committed::Written { .. } = committed {
+            self.followers.show(drafted);
+        }
+        committed
+    }
+
     /// Records what came back, decides, commits.
     async fn turn(&mut self) -> Turned {
         if let Err(error) = self.look_at_inbox().await {
@@ -271,7 +324,8 @@ impl Step<'_> {
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
-        let (drafted, act) = match self.decide() {
+        let due = self.followers.records_due(self.task.id());
+        let (drafted, act) = match self.decide(&due) {
             Ok(decided) => decided,
             Err(bug) => return self.give_up(&bug.to_string()).await,
         };
@@ -285,8 +339,9 @@ impl Step<'_> {
             Act::Restore(_) => ClaimAfter::Retain,
             _ => ClaimAfter::ByStatus,
         };
-        match self.drive.committer().commit(&mut self.task, drafted, self.seen, claim).await {
+        match self.commit(&drafted, claim).await {
             Committed::Written { held } => {
+                self.followers.recorded(&due);
                 self.pending.clear();
                 self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
@@ -313,21 +368,88 @@ impl Step<'_> {
         }
     }
 
+    /// Records whether the task moves to the definition that an order names, and goes on with
+    /// what is in force then (EN-8).
+    async fn revise(&mut self, position: Position) -> Turned {
+        let host = &self.drive.host;
+        let order = self.items.iter().find(|item| item.position == position).map(|item| &item.item);
+        let (Ok(content), Some(Item::Revise { definition })) = (host.content(), order) else {
+            return Turned::End(self.hand_back().await);
+        };
+        let checked = match revise::check_content(content, &self.task, self.setup.definition.as_ref(), definition).await
+        {
+            Ok(checked) => checked,
+            Err(why) => {
+                self.drive.set_aside().await;
+                return Turned::End(Ended::Unavailable(why));
+            }
+        };
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::revise(&mut draft, position, &self.items, checked) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        let drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(bug) => return self.give_up(&bug.to_string()).await,
+        };
+        match self.commit(&drafted, ClaimAfter::Retain).await {
+            Committed::Written { .. } => self.items.retain(|item| item.position != position),
+            Committed::Reconsider => return Turned::Again,
+            Committed::Lost(_) => return Turned::End(Ended::Lost),
+            Committed::Refused(why) => return self.give_up(&why).await,
+        }
+        match Setup::read(&self.drive.host, &self.task).await {
+            // A refusal leaves what this worker lacks in force.
+            Ok(setup) if !plugins::lacking(&self.task, &setup.pins).is_empty() => {
+                self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+                return Turned::End(Ended::LacksPlugins);
+            }
+            Ok(setup) => (self.setup, self.unusable) = (setup, None),
+            Err(SetupError::Unusable(failure)) => (self.setup, self.unusable) = (Setup::none(), Some(failure)),
+            Err(SetupError::Unavailable(why)) => {
+                self.drive.set_aside().await;
+                return Turned::End(Ended::Unavailable(why));
+            }
+        }
+        self.spawns.clear();
+        Turned::Again
+    }
+
+    /// Fails the task before anything is done with it.
+    async fn fail(&mut self, failure: Failure) -> Ended {
+        loop {
+            if let Err(error) = self.look_at_inbox().await {
+                self.drive.set_aside().await;
+                return Ended::Unavailable(error.to_string());
+            }
+            match self.record_failure(failure.clone()).await {
+                Turned::End(ended) => return ended,
+                Turned::Wait(_) => return self.go().await,
+                Turned::Again => {}
+            }
+        }
+    }
+
     /// Something cannot be recorded, which is a bug: the turn fails; if not even that can be
     /// recorded the task is handed back for later.
     async fn give_up(&mut self, why: &str) -> Turned {
         tracing::error!(task = %self.task.id(), seq = %self.task.head().seq, why, "internal error");
         self.pending.clear();
         self.flight.abort();
-        let failure = Failure { detail: Some(why.to_owned()), reason: FailureReason::InternalError };
+        self.record_failure(Failure { detail: Some(why.to_owned()), reason: FailureReason::InternalError }).await
+    }
+
+    async fn record_failure(&mut self, failure: Failure) -> Turned {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
         let drafted = match decide::fail(&mut draft, failure, &self.items) {
             Ok(()) => draft.finish(),
             Err(error) => Err(error),
         };
         if let Ok(drafted) = drafted {
-            match self.drive.committer().commit(&mut self.task, drafted, self.seen, ClaimAfter::ByStatus).await {
-                Committed::Written { .. } => return Turned::End(Ended::HandedBack),
+            match self.commit(&drafted, ClaimAfter::ByStatus).await {
+                Committed::Written { held: true } => return Turned::Wait(Act::Rest),
+                Committed::Written { held: false } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}
             }
@@ -365,8 +487,17 @@ impl Step<'_> {
 
     /// Puts what came back and what follows from it into a draft, up to the next thing that
     /// the outside world has to do.
-    fn decide(&self) -> Result<(Option<Drafted>, Act), RecordError> {
+    ///
+    /// `due` is what observers want on record by now.
+    fn decide(&self, due: &[PluginRecord]) -> Result<(Option<Drafted>, Act), RecordError> {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
+        if !due.is_empty() {
+            let mut observed = draft.clone();
+            match decide::observed(&mut observed, due.to_vec()) {
+                Ok(()) => draft = observed,
+                Err(error) => tracing::warn!(task = %self.task.id(), %error, "an observer's record does not fit"),
+            }
+        }
         for happened in &self.pending {
             self.record(&mut draft, happened)?;
         }
@@ -383,6 +514,7 @@ impl Step<'_> {
             now: self.drive.now(),
             items: self.items.clone(),
             run: self.drive.hold.claim.run.clone(),
+            pins: self.setup.pins.clone(),
             spawns: self.spawns.clone(),
             rewinds: self.rewinds.clone(),
             stopping: self.stopping,
@@ -497,14 +629,15 @@ impl Step<'_> {
                 self.drive.release(Some(*due)).await;
                 Some(Ended::HandedBack)
             }
-            Act::WaitUntil(_) => None,
-            Act::Rest | Act::Over | Act::HandBack => {
+            // A revision is recorded where it is decided on.
+            Act::WaitUntil(_) | Act::Revise(_) => None,
+            Act::Rest | Act::Over => {
                 if *act == Act::Rest {
                     tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
                 }
-                self.drive.release(None).await;
-                Some(Ended::HandedBack)
+                self.hand_back_observed().await
             }
+            Act::HandBack => Some(self.hand_back().await),
         }
     }
 
@@ -553,6 +686,41 @@ impl Step<'_> {
         Ended::HandedBack
     }
 
+    /// Hands the task back once what observers made of it is on record, for those that keep their
+    /// place (EN-5); `None` when something came that is to be looked at first.
+    async fn hand_back_observed(&mut self) -> Option<Ended> {
+        let records = self.followers.records(self.task.id());
+        if records.is_empty() {
+            return Some(self.hand_back().await);
+        }
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::observed(&mut draft, records.clone()) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        let drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(error) => return Some(self.hand_back_unobserved(&error.to_string()).await),
+        };
+        let committer = self.drive.committer();
+        match committer.commit(&mut self.task, &drafted, self.seen, ClaimAfter::ByStatus).await {
+            Committed::Written { .. } => {
+                self.followers.recorded(&records);
+                self.followers.show(&drafted);
+                Some(Ended::HandedBack)
+            }
+            Committed::Reconsider => None,
+            Committed::Lost(_) => Some(Ended::Lost),
+            Committed::Refused(why) => Some(self.hand_back_unobserved(&why).await),
+        }
+    }
+
+    /// What an observer wants on record and cannot be is its own affair.
+    async fn hand_back_unobserved(&self, why: &str) -> Ended {
+        tracing::warn!(task = %self.task.id(), why, "what observers want on record cannot be recorded");
+        self.hand_back().await
+    }
+
     async fn begin_request(&mut self, action: Seq) -> Option<Ended> {
         if self.flight.is_launched(action) {
             return None;
@@ -575,7 +743,10 @@ impl Step<'_> {
         match self.composition.request(&self.task, definition, tools, attempt, content).await {
             Ok(request) => {
                 let host = &self.drive.host;
-                self.flight.launch(action, act::ask(host.clock.clone(), model.clone(), request, host.deltas.clone()));
+                self.flight.launch(
+                    action,
+                    act::ask(host.clock.clone(), model.clone(), request, action, host.audience.clone()),
+                );
                 None
             }
             Err(ComposeError::Unavailable(why)) => {
@@ -635,6 +806,9 @@ impl Step<'_> {
         let host = &self.drive.host;
         let context = act::context(&self.task, &self.drive.hold, definition, call, attempt, &self.flight.stop);
         let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
+        // What began with another version of the tool is not looked up by this one.
+        let tool =
+            tool.filter(|tool| !orphan || plugins::is_in_force(&self.task, &self.setup.pins, &tool.declaration().name));
         match tool {
             Some(tool) if !orphan => self.flight.launch(action, act::run(host.clock.clone(), tool, args, context)),
             tool => self.flight.launch(action, act::look(tool, args, context)),

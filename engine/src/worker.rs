@@ -18,6 +18,7 @@ use crate::error::WorkerError;
 use crate::heartbeat::{Hold, Holds};
 use crate::host::Host;
 use crate::outage::Outage;
+use crate::plugins::Lacks;
 use crate::step::{Drive, Ended};
 
 /// How often held tasks' inboxes are looked at: a cancel reaches its holder within a second.
@@ -101,13 +102,23 @@ pub struct Worker {
     options: WorkerOptions,
 }
 
+/// Why and how long a task is left alone.
+struct LeftAlone {
+    until: Duration,
+    /// Whether this worker will not do anything with it, ever.
+    for_good: bool,
+}
+
 /// What the loop keeps beside its options.
 struct Running {
     holds: Arc<Holds>,
     tasks: JoinSet<(TaskId, Ended)>,
-    /// Tasks that only a newer version can read, and until when they are left alone.
-    left_alone: BTreeMap<TaskId, Duration>,
+    /// Tasks that are for a newer version or a worker with other plugins, and until when they
+    /// are left alone.
+    left_alone: BTreeMap<TaskId, LeftAlone>,
     outage: Arc<Outage>,
+    /// Claims that came to nothing because this worker lacks a plugin.
+    lacks: Arc<Lacks>,
 }
 
 impl Worker {
@@ -128,6 +139,7 @@ impl Worker {
             tasks: JoinSet::new(),
             left_alone: BTreeMap::new(),
             outage: Arc::new(Outage::default()),
+            lacks: Arc::new(Lacks::default()),
         };
         self.register().await?;
         let mut heart = JoinSet::new();
@@ -195,7 +207,12 @@ impl Worker {
         match joined {
             Ok((task, Ended::NewerVersion)) => {
                 let until = self.host.clock.monotonic() + Duration::from_millis(NEWER_VERSION_REST_MS);
-                running.left_alone.insert(task, until);
+                running.left_alone.insert(task, LeftAlone { until, for_good: true });
+            }
+            // A task that was woken is due at once, whatever it was handed back with.
+            Ok((task, Ended::LacksPlugins)) => {
+                let until = self.host.clock.monotonic() + self.options.lease;
+                running.left_alone.insert(task, LeftAlone { until, for_good: false });
             }
             Ok((_, Ended::Unavailable(why))) => running.outage.appends_fail(self.host.clock.monotonic(), &why),
             Ok((_, Ended::HandedBack | Ended::Lost)) => {}
@@ -210,7 +227,7 @@ impl Worker {
             return Ok(0);
         }
         let now = self.host.clock.monotonic();
-        running.left_alone.retain(|_, until| *until > now);
+        running.left_alone.retain(|_, alone| alone.until > now);
         let request = ClaimRequest {
             worker: self.options.identity.clone(),
             queues: self.options.queues.clone(),
@@ -286,6 +303,7 @@ impl Worker {
             lease: self.options.lease,
             stop: stop.0.clone(),
             outage: running.outage.clone(),
+            lacks: running.lacks.clone(),
         };
         let holds = running.holds.clone();
         let task = claimed.claim.task.clone();
@@ -337,7 +355,9 @@ impl Worker {
         }
         let Outlook { held, next, now } = self.host.store.outlook(&self.options.queues).await?;
         // What is due and was not handed out just now is among the tasks left alone.
-        let nothing_to_come = next.is_none_or(|due| due <= now && !running.left_alone.is_empty());
+        let alone = running.left_alone.values();
+        let nothing_to_come =
+            next.is_none_or(|due| due <= now && alone.len() > 0 && alone.clone().all(|alone| alone.for_good));
         Ok(held == 0 && nothing_to_come)
     }
 
@@ -366,10 +386,16 @@ impl Worker {
     async fn wait(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
         let room = running.tasks.len() < self.options.concurrency;
         let out_of_reach = running.outage.is_out_of_reach();
+        let left_alone = &running.left_alone;
         let store = &self.host.store;
         let clock = &self.host.clock;
         let work = async {
             if out_of_reach {
+                clock.sleep(PAUSE).await;
+                return Ok(());
+            }
+            if !left_alone.is_empty() {
+                // The store calls them claimable, so it would not let anybody wait.
                 clock.sleep(PAUSE).await;
                 return Ok(());
             }

@@ -190,6 +190,7 @@ pub(crate) fn go_on(task: Task) {
             now,
             items,
             run: run(),
+            pins: Vec::new(),
             stopping: false,
             unusable: None,
             spawns: Default::default(),

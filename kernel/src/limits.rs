@@ -62,6 +62,10 @@ pub const IDLE_BACKOFF_MAX_MS: u64 = 30_000;
 /// How long `run` and `worker --until-idle` go on without a committed append while the
 /// store is unavailable (ST-10).
 pub const UNAVAILABLE_MAX_MS: u64 = 30_000;
+/// Events that an observer is shown at most before its place in the log is on record again (EN-5).
+pub const OBSERVED_EVENTS_MAX: u64 = 256;
+/// Claims in a row by one worker that lacks a plugin in force, at which the task fails (RC-8).
+pub const PLUGIN_CLAIMS_MAX: u32 = 3;
 /// How long a worker leaves a task alone whose log it cannot read (RC-9).
 pub const NEWER_VERSION_REST_MS: u64 = 600_000;
 /// How long a model back-off is waited out while holding the claim; longer ones hand back.
@@ -74,6 +78,9 @@ pub const READBACK_TRIES_MAX: u32 = 5;
 pub const TASK_DEPTH_MAX: u32 = 8;
 /// Children that one task may spawn in its life.
 pub const SUBTASKS_MAX: u64 = 1_000;
+/// Tasks below one root, at any depth, from which on none of them spawns another. They are counted
+/// when a reply asks for children, so replies at the same moment may overshoot it by their calls.
+pub const TREE_TASKS_MAX: u64 = 4_000;
 /// Bytes of the kind of an event that is waited for.
 pub const EVENT_KIND_BYTES_MAX: usize = 96;
 /// Canonical bytes of the kinds of events that the waits of one reply name, all together: a

@@ -58,6 +58,12 @@ pub trait Guard: Send + Sync {
     /// The guard's name, as reasons and records name it.
     fn name(&self) -> &str;
 
+    /// The guard's version, if it has one: it is then pinned to the tasks it rules on, which no
+    /// worker without it goes on with (RC-8).
+    fn version(&self) -> Option<&str> {
+        None
+    }
+
     /// Rules on one call.
     fn rule(&self, view: &GuardView<'_>) -> Ruling;
 }

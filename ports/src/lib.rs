@@ -14,6 +14,7 @@ mod model;
 mod observer;
 mod policy;
 pub mod store;
+mod text;
 mod tool;
 
 pub use clock::Clock;
@@ -24,7 +25,8 @@ pub use guard::{Guard, GuardView, Ruling};
 pub use model::{
     Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,
 };
-pub use observer::{Observer, Record};
+pub use observer::{Observer, Progress, Record};
 pub use policy::{Policy, PolicyView};
 pub use store::Store;
+pub use text::ForeignText;
 pub use tool::{CallContext, Effect, Recovered, Stop, StopSignal, Tool, ToolDeclaration, ToolError, ToolOutput};

@@ -25,6 +25,11 @@ pub trait Policy: Send + Sync {
     /// The policy's name: its events' actor is `policy:<name>`.
     fn name(&self) -> &str;
 
+    /// The policy's version, if it has one: it is then pinned to the tasks it looks at (RC-8).
+    fn version(&self) -> Option<&str> {
+        None
+    }
+
     /// The change that this reply calls for, if any.
     fn patch(&self, view: &PolicyView<'_>) -> Option<TaskStatePatch> {
         let _ = view;

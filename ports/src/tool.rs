@@ -35,6 +35,26 @@ pub struct ToolDeclaration {
     pub version: String,
 }
 
+impl ToolDeclaration {
+    /// A tool of version `1`. What only reads is safe to run again after a crash; anything else
+    /// is not, unless it says so.
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        schema: impl Into<String>,
+        effect: Effect,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: schema.into(),
+            effect,
+            retry_safe: effect == Effect::Read,
+            version: "1".into(),
+        }
+    }
+}
+
 /// The circumstances of one call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
@@ -174,6 +194,11 @@ pub enum Recovered {
 pub trait Tool: Send + Sync {
     /// What the tool says of itself.
     fn declaration(&self) -> &ToolDeclaration;
+
+    /// Where the tool comes from, as records name it: a server, or the host itself.
+    fn source(&self) -> &str {
+        "host"
+    }
 
     /// Runs a call. `args` is JSON text, valid by the schema.
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError>;

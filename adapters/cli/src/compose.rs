@@ -16,7 +16,7 @@ use plica_postgres::{PostgresStore, Processes};
 use plica_sqlite::{OpenOptions, SqliteStore};
 
 use self::models::Models;
-pub use self::models::{Reach, providers, reach};
+pub use self::models::{Reach, providers, reach, reach_of, served};
 use crate::fault::{Fault, STORE_HINT};
 
 /// The store that `--store` or `PLICA_STORE` names, else a file in the user's data folder

@@ -59,7 +59,13 @@ impl From<ClientError> for Fault {
             ) | ClientError::Create(CreateError::KeyConflict { .. })
         );
         let refused = refused
-            || matches!(error, ClientError::Closed(_) | ClientError::NoBoundary { .. } | ClientError::NoRoot(_));
+            || matches!(
+                error,
+                ClientError::Closed(_)
+                    | ClientError::NoBoundary { .. }
+                    | ClientError::NoRoot(_)
+                    | ClientError::Revision { .. }
+            );
         let hint = hint(&error).unwrap_or_default();
         if unknown || refused { Self::Usage(format!("{error}{hint}")) } else { Self::Config(format!("{error}{hint}")) }
     }

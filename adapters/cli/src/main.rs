@@ -4,19 +4,26 @@
 
 mod agent;
 mod args;
+mod commands;
+mod complete;
 mod compose;
+mod disk;
 mod fault;
+mod live;
 mod render;
+mod talk;
 mod verbs;
 
 use std::process::ExitCode;
 
 use args::Arguments;
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 use fault::Fault;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    complete::answer_shell();
+    let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are no errors and go to standard output.
@@ -33,16 +40,31 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(verbs::carry_out(arguments));
     // A read that stands still, such as one of standard input, must not hold the end up.
     runtime.shutdown_background();
-    match ended {
+    let code = match ended {
         Ok(code) => ExitCode::from(code),
         Err(fault) => report(&fault),
+    };
+    talk::settle();
+    code
+}
+
+/// Reads the command line; a store that it names is named in the commands that are printed.
+fn arguments() -> Result<Arguments, clap::Error> {
+    let matches = Arguments::command().try_get_matches()?;
+    let arguments = Arguments::from_arg_matches(&matches)?;
+    if let Some(store) = &arguments.store
+        && matches.value_source("store") == Some(ValueSource::CommandLine)
+    {
+        commands::name_store(store);
     }
+    Ok(arguments)
 }
 
 fn report(fault: &Fault) -> ExitCode {
     let message = fault.to_string();
     if !message.is_empty() {
-        eprintln!("plica: {message}");
+        talk::say(message);
+        talk::settle();
     }
     ExitCode::from(fault.code())
 }
@@ -55,7 +77,7 @@ fn log_to_stderr() {
         .from_env_lossy();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| talk::Log)
         .with_ansi(false)
         .with_target(false)
         .init();

@@ -3,7 +3,7 @@
 use plica_kernel::message::Block;
 use serde_json::value::RawValue;
 
-use crate::text::{Members, Text};
+use crate::text::{Members, Text, string};
 
 /// The calls of a reply, in the order in which they began.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl Calls {
 
 /// A piece of arguments: the text in the string, or the very text of what is no string.
 fn arguments(raw: &RawValue) -> Text {
-    Text::of(raw).unwrap_or_else(|| Text { text: raw.get().to_owned(), replaced: false })
+    string(raw).unwrap_or_else(|| Text { text: raw.get().to_owned(), replaced: false })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::overflow::is_overflow;
 use crate::retry_after::retry_after;
 use crate::secret::Secrets;
-use crate::text::{Members, Text, cut, list};
+use crate::text::{Members, cut, list, string};
 
 /// Bytes of a server's words that are kept.
 const WORDS_BYTES_MAX: usize = 500;
@@ -168,7 +168,7 @@ impl Said {
 
     /// From the value of `error`, or what stands in its place.
     fn of(error: &RawValue) -> Self {
-        let plain = |raw: &RawValue| Text::of(raw).map_or_else(|| raw.get().to_owned(), |text| text.text);
+        let plain = |raw: &RawValue| string(raw).map_or_else(|| raw.get().to_owned(), |text| text.text);
         let Some(mut members) = Members::of(error.get()) else {
             return Self { text: plain(error), ..Self::default() };
         };

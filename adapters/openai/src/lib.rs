@@ -11,6 +11,7 @@ mod reply;
 mod request;
 mod retry_after;
 mod secret;
+mod served;
 mod settings;
 mod sse;
 mod text;

@@ -41,9 +41,9 @@ const REQUEST_ID: &str = "x-request-id";
 /// * The key is read from its variable at every request and is in no message, event or log.
 /// * Dropping the future closes the connection, which is how a request is cancelled.
 pub struct ChatModel {
-    settings: Settings,
+    pub(crate) settings: Settings,
     environment: Environment,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl ChatModel {
@@ -58,7 +58,7 @@ impl ChatModel {
     }
 
     /// The headers of a request, and what its errors have to know.
-    fn prepare(&self) -> Result<(HeaderMap, Asked), ModelError> {
+    pub(crate) fn prepare(&self) -> Result<(HeaderMap, Asked), ModelError> {
         let settings = &self.settings;
         let key_variable = settings.api_key_env.clone();
         let mut asked = Asked { host: settings.host(), key_variable, secrets: Secrets::default() };

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::calls::Calls;
 use crate::failure::Asked;
-use crate::text::{Members, Text, cut, list};
+use crate::text::{Members, Text, cut, list, string};
 use crate::usage::{cost, usage};
 
 /// The data of the event that ends a stream.
@@ -175,7 +175,7 @@ impl Incoming {
 
     /// A string, or a list of parts of which some are text.
     fn content(&mut self, content: &RawValue, deltas: &dyn DeltaSink) {
-        if let Some(text) = Text::of(content) {
+        if let Some(text) = string(content) {
             return self.text(text, deltas);
         }
         for part in list(content) {

@@ -175,6 +175,20 @@ impl Settings {
         timeout(patience, TcpStream::connect((host, port))).await.is_ok_and(|connected| connected.is_ok())
     }
 
+    /// The address that its paths begin with.
+    pub fn base_url(&self) -> String {
+        let url = self.url.as_str();
+        url.strip_suffix(PATH).unwrap_or(url).to_owned()
+    }
+
+    /// The address that lists the server's models.
+    pub(crate) fn models_url(&self) -> Url {
+        let mut url = self.url.clone();
+        let path = url.path().strip_suffix(PATH).unwrap_or_default().to_owned() + "/models";
+        url.set_path(&path);
+        url
+    }
+
     /// The host and port that requests go to, for messages.
     pub(crate) fn host(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();

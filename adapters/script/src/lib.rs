@@ -7,7 +7,6 @@
 //! to read: [`ScriptModel`].
 
 mod parse;
-mod text;
 
 use std::time::Duration;
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 use plica_kernel::canonical::INTEGER_MAX;
 use plica_kernel::event::Usage;
 use plica_kernel::message::Block;
-use plica_ports::{ModelErrorKind, StopReason};
+use plica_ports::{ForeignText, ModelErrorKind, StopReason};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::text::Text;
 use crate::{Scripted, ScriptedError};
 
 /// The largest count that a record can hold (EV-1).
@@ -49,12 +48,12 @@ struct FileShape<'a> {
 #[serde(deny_unknown_fields)]
 struct ReplyShape<'a> {
     #[serde(default)]
-    text: Text,
+    text: ForeignText,
     #[serde(default, borrow)]
     calls: Vec<CallShape<'a>>,
     #[serde(default)]
     usage: UsageShape,
-    stop: Option<Text>,
+    stop: Option<ForeignText>,
     #[serde(default)]
     delay_ms: u64,
     error: Option<ErrorShape>,
@@ -63,10 +62,10 @@ struct ReplyShape<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallShape<'a> {
-    tool: Text,
+    tool: ForeignText,
     #[serde(default, borrow, deserialize_with = "even_null")]
     args: Option<&'a RawValue>,
-    id: Option<Text>,
+    id: Option<ForeignText>,
 }
 
 /// What stands there, `null` included, which an `Option` would take for nothing.
@@ -113,7 +112,7 @@ pub(crate) fn replies(bytes: &[u8]) -> Result<Vec<Scripted>, ScriptError> {
 
 fn scripted(shape: ReplyShape<'_>) -> Result<Scripted, String> {
     let mut replaced = shape.text.replaced;
-    let mut take = |text: Text| {
+    let mut take = |text: ForeignText| {
         replaced |= text.replaced;
         text.text
     };

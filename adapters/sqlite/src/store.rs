@@ -60,7 +60,7 @@ impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, ClaimError> {
         let Some(gone) = self.read(workers::gone).await? else { return Ok(Vec::new()) };
         let request = request.clone();
-        self.write(Kind::Writes(Ok(Vec::new())), move |tx| claim::claim(tx, &request, &gone)).await.map_err(Lost::claim)
+        self.write(Kind::Holds(Ok(Vec::new())), move |tx| claim::claim(tx, &request, &gone)).await.map_err(Lost::claim)
     }
 
     async fn renew(&self, claims: &[Claim], lease: Duration) -> Result<Renewed, StoreError> {
@@ -73,7 +73,7 @@ impl Store for SqliteStore {
     async fn release(&self, claim: &Claim, not_before: Option<Timestamp>) -> Result<Verdict, AppendError> {
         let task = claim.task.clone();
         let claim = claim.clone();
-        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| lease::release(tx, &claim, not_before))
+        self.write(Kind::Holds(Err(no_task(&task).into())), move |tx| lease::release(tx, &claim, not_before))
             .await
             .map_err(|lost| lost.append(&task))
     }
@@ -168,7 +168,7 @@ impl Store for SqliteStore {
 
     async fn adopt(&self, worker: &Worker, task: &TaskId, lease: Duration) -> Result<Option<Claimed>, ClaimError> {
         let (worker, task) = (worker.clone(), task.clone());
-        self.write(Kind::Writes(Ok(None)), move |tx| claim::adopt(tx, &worker, &task, lease)).await.map_err(Lost::claim)
+        self.write(Kind::Holds(Ok(None)), move |tx| claim::adopt(tx, &worker, &task, lease)).await.map_err(Lost::claim)
     }
 
     async fn block(&self, claim: &Claim, why: &Blocked) -> Result<(), AppendError> {

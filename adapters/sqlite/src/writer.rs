@@ -37,7 +37,11 @@ pub(crate) enum Kind<T, E> {
     Creates,
     /// Where there is no store it is answered so; durable when answered.
     Writes(Result<T, E>),
-    /// The same, but it need not survive a power cut, so it costs no flush of its own.
+    /// The same, but it need not survive a power cut, so it costs no flush of its own: who holds
+    /// what. The cut ends every holder, and whatever one does outside comes after an append, whose
+    /// flush takes its claim along, so nothing outside sees an epoch twice.
+    Holds(Result<T, E>),
+    /// The same for what is no news to anybody.
     Lazy(Result<T, E>),
     /// Creates, and need not survive a power cut.
     LazyCreates,
@@ -105,6 +109,7 @@ enum End {
 trait Job: Send {
     fn creates(&self) -> bool;
     fn flushes(&self) -> bool;
+    fn is_news(&self) -> bool;
     fn run(&mut self, tx: &Tx<'_>) -> Step;
     fn fail(&mut self, error: StoreError);
     fn answer(self: Box<Self>, end: End);
@@ -131,6 +136,10 @@ where
         matches!(self.kind, Kind::Creates | Kind::Writes(_))
     }
 
+    fn is_news(&self) -> bool {
+        self.flushes() || matches!(self.kind, Kind::Holds(_))
+    }
+
     fn run(&mut self, tx: &Tx<'_>) -> Step {
         let (verdict, step) = match (self.work)(tx) {
             Ok(value) => (Some(Ok(value)), Step::Keep),
@@ -148,7 +157,9 @@ where
     fn answer(self: Box<Self>, end: End) {
         let verdict = match (end, self.kind) {
             (End::Committed, _) => self.verdict.unwrap_or_else(|| Err(Lost::Unknown("the writer lost count".into()))),
-            (End::Absent, Kind::Writes(absent) | Kind::Lazy(absent)) => absent.map_err(Lost::Refused),
+            (End::Absent, Kind::Writes(absent) | Kind::Holds(absent) | Kind::Lazy(absent)) => {
+                absent.map_err(Lost::Refused)
+            }
             (End::Absent, Kind::Creates | Kind::LazyCreates) => {
                 Err(Lost::Store(StoreError::Unavailable("the store was not created".into())))
             }
@@ -245,7 +256,7 @@ impl Loop {
                 return Outcome::Void(store_error(&self.place.path, &error));
             }
         }
-        let is_news = flush && conn.total_changes() != before;
+        let is_news = batch.iter().any(|job| job.is_news()) && conn.total_changes() != before;
         match execute(conn, "COMMIT") {
             Ok(()) => {
                 // Renewals are no news to anybody, and a claim that found nothing must not wake

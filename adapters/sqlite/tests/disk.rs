@@ -14,7 +14,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, ClaimError, ClaimRequest, CreateError, Page, StoreError, TaskFilter};
 use rusqlite::Connection;
 
-use support::{Other, bench, handed, open, place, process, process_apart, process_under, say};
+use support::{Other, bench, handed, open, place, process, process_apart, process_struck, process_under, say};
 
 /// Appends of a process whose disk does not fail.
 const APPENDS: u64 = 5;
@@ -23,15 +23,30 @@ fn the_task() -> TaskId {
     TaskId::new("the-task").expect("an id")
 }
 
-/// How writing ended: by an error that trying later may mend, be its commit's fate known or not.
+/// How writing ended, be its commit's fate known or not.
 #[derive(Debug)]
-struct Failure(String);
+enum Failure {
+    /// By an error that trying later may mend.
+    Outage(String),
+    /// By one that somebody has to see to.
+    Unusable(String),
+}
+
+impl Failure {
+    fn outage(self) -> String {
+        match self {
+            Self::Outage(why) => why,
+            Self::Unusable(why) => panic!("a disk that fails is an outage, and not {why:?}"),
+        }
+    }
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(why) => Self(why),
-            other => panic!("a disk that fails is an outage, and not {other:?}"),
+            StoreError::Unavailable(why) => Self::Outage(why),
+            StoreError::Unusable(why) => Self::Unusable(why),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -39,7 +54,7 @@ impl From<StoreError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::CommitUnknown { detail, .. } => Self(detail),
+            CreateError::CommitUnknown { detail, .. } => Self::Outage(detail),
             CreateError::Store(error) => error.into(),
             other => panic!("{other:?}"),
         }
@@ -49,7 +64,7 @@ impl From<CreateError> for Failure {
 impl From<ClaimError> for Failure {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::CommitUnknown(detail) => Self(detail),
+            ClaimError::CommitUnknown(detail) => Self::Outage(detail),
             ClaimError::Store(error) => error.into(),
         }
     }
@@ -58,7 +73,7 @@ impl From<ClaimError> for Failure {
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
         match error {
-            AppendError::CommitUnknown { detail, .. } => Self(detail),
+            AppendError::CommitUnknown { detail, .. } => Self::Outage(detail),
             AppendError::Store(error) => error.into(),
             other => panic!("{other:?}"),
         }
@@ -115,7 +130,7 @@ async fn other_writes_as_long_as_it_can() {
     match write(&path, APPENDS).await {
         Ok(()) => say("all"),
         Err(failure) => {
-            say(&format!("failed {}", failure.0));
+            say(&format!("failed {}", failure.outage()));
             // Whatever can be read after a failure is right, and what cannot has a type.
             match open(&path).row(&the_task()).await {
                 Ok(_) | Err(StoreError::Unavailable(_)) => {}
@@ -147,6 +162,49 @@ async fn st_10_a_write_that_fails_at_any_point_loses_nothing() {
     assert!((20..80).contains(&met), "{met} of 80 limits were met: the steps miss the point");
 }
 
+#[tokio::test]
+async fn other_writes_until_a_call_fails() {
+    let Some(path) = handed() else { return };
+    let ended = write(&path, APPENDS).await;
+    say(if ended.is_ok() { "all" } else { "failed" });
+    // Whatever can be read after a failure is right, and what cannot has a type.
+    match open(&path).row(&the_task()).await {
+        Ok(_) | Err(StoreError::Unavailable(_) | StoreError::Unusable(_)) => {}
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// ST-10: an error of the device in any call to the system (reading, writing, flushing, opening,
+/// locking) has a type, and what was acknowledged is there for the next process. SQLite itself takes
+/// a page that cannot be read for a damaged file, which somebody has to see to.
+#[tokio::test]
+async fn st_10_an_error_of_any_system_call_loses_nothing() {
+    // Steps that meet making the store, each table of it, and the last append.
+    let mut failed = 0;
+    for (system_call, every, most) in [
+        ("pread64", 1, 8),
+        ("pwrite64", 29, 190),
+        ("fsync", 2, 12),
+        ("openat", 1, 5),
+        ("ftruncate", 1, 2),
+        ("newfstatat", 8, 38),
+        ("fcntl", 29, 112),
+        ("mmap", 1, 1),
+    ] {
+        for nth in (1..=most).step_by(every) {
+            let (_folder, path) = place();
+            let name = "other_writes_until_a_call_fails";
+            let Some(other) = process_struck(system_call, nth, name, &path) else { return };
+            let (status, said) = Other::new(other).end();
+            assert!(status.success(), "{system_call} {nth}: {said:?}");
+            let acknowledged = said.iter().filter_map(|line| line.parse::<u64>().ok()).max().unwrap_or(0);
+            failed += usize::from(said.iter().any(|line| line == "failed"));
+            check(&path, acknowledged).await;
+        }
+    }
+    assert!(failed >= 12, "only {failed} errors were noticed");
+}
+
 /// The folder of a store, as a shell writes it.
 fn folder(path: &Path) -> String {
     format!("'{}'", path.parent().expect("it lies in a folder").display())
@@ -158,7 +216,7 @@ async fn other_fills_its_disk() {
     let filler = path.with_file_name("filler");
     fs::write(&filler, vec![0; 300 << 10]).expect("there is room for it");
     let failure = write(&path, u64::MAX).await.expect_err("no disk is without end");
-    say(&format!("failed {}", failure.0));
+    say(&format!("failed {}", failure.outage()));
     let acknowledged = open(&path).row(&the_task()).await.expect("a full disk can be read").expect("the task is there");
     fs::remove_file(&filler).expect("its own file");
     // A fresh process, where there is room again.

@@ -10,13 +10,11 @@
 //! ```
 //! use std::sync::Arc;
 //! use plica_conformance::faults::{Call, Fault, Faulty, Switched};
-//! # use plica_ports::Store;
-//! # fn open() -> Arc<dyn Store> { unimplemented!() }
-//! # async fn example() {
+//! use plica_memory::MemoryStore as YourStore;
+//!
 //! let outage = Arc::new(Switched::new(Fault::Unavailable).only(&[Call::Append]));
-//! let store = Faulty::new(open(), outage.clone());
+//! let store = Faulty::new(Arc::new(YourStore::new()), outage.clone());
 //! outage.strike(3); // the next three appends fail
-//! # }
 //! ```
 
 mod store;
@@ -24,105 +22,11 @@ mod switch;
 
 use std::time::Duration;
 
-pub use store::Faulty;
-pub use switch::Switched;
+use async_trait::async_trait;
 
-/// A call of the store port, or of the content port of a store that keeps content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
-    /// `ledger`
-    Ledger,
-    /// `now`
-    Now,
-    /// `create`
-    Create,
-    /// `claim`
-    Claim,
-    /// `renew`
-    Renew,
-    /// `release`
-    Release,
-    /// `append`
-    Append,
-    /// `settle`
-    Settle,
-    /// `deliver`
-    Deliver,
-    /// `inbox`
-    Inbox,
-    /// `inbox_tails`
-    InboxTails,
-    /// `read`
-    Read,
-    /// `baselines`
-    Baselines,
-    /// `row`
-    Row,
-    /// `tasks`
-    Tasks,
-    /// `watch`
-    Watch,
-    /// `wait_claimable`
-    WaitClaimable,
-    /// `outlook`
-    Outlook,
-    /// `held_by`
-    HeldBy,
-    /// `adopt`
-    Adopt,
-    /// `block`
-    Block,
-    /// `unblock`
-    Unblock,
-    /// `register`
-    Register,
-    /// `deregister`
-    Deregister,
-    /// `workers`
-    Workers,
-    /// `describe`
-    Describe,
-    /// `put`
-    Put,
-    /// `get`
-    Get,
-}
-
-impl Call {
-    /// Whether the call commits something, so that its answer can be lost.
-    pub const fn writes(self) -> bool {
-        match self {
-            Self::Create
-            | Self::Claim
-            | Self::Renew
-            | Self::Release
-            | Self::Append
-            | Self::Deliver
-            | Self::Adopt
-            | Self::Block
-            | Self::Unblock
-            | Self::Register
-            | Self::Deregister
-            | Self::Put => true,
-            Self::Ledger
-            | Self::Now
-            | Self::Settle
-            | Self::Inbox
-            | Self::InboxTails
-            | Self::Read
-            | Self::Baselines
-            | Self::Row
-            | Self::Tasks
-            | Self::Watch
-            | Self::WaitClaimable
-            | Self::Outlook
-            | Self::HeldBy
-            | Self::Workers
-            | Self::Describe
-            | Self::Get => false,
-        }
-    }
-}
+pub use self::store::{Faulty, Striking};
+pub use self::switch::Switched;
+pub use crate::call::Call;
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +41,10 @@ pub enum Fault {
     /// The same for an append that is still under way: it reaches the store just before the next
     /// one does, whatever was read back in between.
     LostOnItsWay,
-    /// The call takes so much longer, on tokio's clock.
+    /// The same, but the request is on its way and arrives after so long, on tokio's clock.
+    Adrift(Duration),
+    /// The call takes so much longer, on tokio's clock. Whoever gives up waiting for a write does
+    /// not call it back.
     Delay {
         /// On its way to the store.
         before: Duration,
@@ -146,6 +53,9 @@ pub enum Fault {
     },
     /// What the call delivers arrives twice, under the same key; the caller hears of the first.
     DeliveredTwice,
+    /// The whole request arrives twice; the caller hears of the first. A claim that did would hand
+    /// out what nobody hears of, which is what a lost answer does.
+    Twice,
 }
 
 impl Fault {
@@ -153,7 +63,8 @@ impl Fault {
     pub const fn concerns(self, call: Call) -> bool {
         match self {
             Self::Unavailable | Self::Delay { .. } => true,
-            Self::LostAfterCommit | Self::LostBeforeCommit => call.writes(),
+            Self::LostAfterCommit | Self::LostBeforeCommit | Self::Adrift(_) => call.writes(),
+            Self::Twice => call.writes() && !matches!(call, Call::Claim | Call::Adopt),
             Self::LostOnItsWay => matches!(call, Call::Append),
             Self::DeliveredTwice => matches!(call, Call::Deliver | Call::Append),
         }
@@ -161,9 +72,14 @@ impl Fault {
 }
 
 /// Decides what goes wrong.
+#[async_trait]
 pub trait Faults: Send + Sync {
     /// What goes wrong with this call; it is asked once for each.
     fn strikes(&self, call: Call) -> Option<Fault>;
+
+    /// Holds every call up for as long as its caller is out of action, on its way in and on its way
+    /// out. Never returns once the caller is gone for good.
+    async fn pass(&self) {}
 }
 
 impl<F: Fn(Call) -> Option<Fault> + Send + Sync> Faults for F {

@@ -1,16 +1,17 @@
 //! What befalls the calls and processes of a world, drawn from its seed.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::gate::Gate;
 use super::prng::Prng;
-use crate::fault::{Fate, FaultPlan};
-use crate::layer::Call;
+use crate::faults::{Call, Fault, Faults};
 
 /// How bad things are in a world, and since when they are good.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Weather {
     /// Until when the store is out of reach, in milliseconds from the beginning; `u64::MAX`
     /// once all faults are over.
     out_until_ms: AtomicU64,
+    cleared: Notify,
 }
 
 impl Weather {
@@ -29,7 +31,7 @@ impl Weather {
     pub fn new(seed: u64) -> Self {
         let prng = Prng::named(seed, "weather");
         let faults_per_mille = *prng.pick(&[0, 20, 60, 150]);
-        Self { prng, began: Instant::now(), faults_per_mille, out_until_ms: AtomicU64::new(0) }
+        Self { prng, began: Instant::now(), faults_per_mille, out_until_ms: AtomicU64::new(0), cleared: Notify::new() }
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -39,6 +41,17 @@ impl Weather {
     /// From now on nothing befalls anyone.
     pub fn clear_up(&self) {
         self.out_until_ms.store(u64::MAX, Ordering::Relaxed);
+        self.cleared.notify_waiters();
+    }
+
+    /// Returns once all faults are over; those who wait go on in the order in which they came,
+    /// which a channel of tokio's would leave to chance.
+    pub async fn cleared(&self) {
+        let mut cleared = pin!(self.cleared.notified());
+        cleared.as_mut().enable();
+        if !self.is_clear() {
+            cleared.await;
+        }
     }
 
     /// Whether all faults are over.
@@ -53,31 +66,34 @@ impl Weather {
         }
     }
 
-    fn fate(&self, call: Call) -> Fate {
+    fn strikes(&self, call: Call) -> Option<Fault> {
         let out_until = self.out_until_ms.load(Ordering::Relaxed);
         if out_until == u64::MAX {
-            return Fate::Clear;
+            return None;
         }
         if self.elapsed_ms() < out_until {
-            return Fate::Unavailable;
-        }
-        if !self.prng.chance(self.faults_per_mille) {
-            let slow = self.prng.chance(200);
-            return if slow { Fate::Slow(Duration::from_millis(self.prng.between(1, 40))) } else { Fate::Clear };
+            return Some(Fault::Unavailable);
         }
         let while_ms = |most| Duration::from_millis(self.prng.between(1, most));
+        let slow = |most| Some(Fault::Delay { before: while_ms(most), after: Duration::ZERO });
+        if !self.prng.chance(self.faults_per_mille) {
+            return if self.prng.chance(200) { slow(40) } else { None };
+        }
         // Waiting for work is not worth a fault of its own.
         if matches!(call, Call::WaitClaimable | Call::Register | Call::Deregister) {
-            return Fate::Unavailable;
+            return Some(Fault::Unavailable);
         }
-        match self.prng.below(10) {
-            0..=1 => Fate::Unavailable,
-            2..=3 => Fate::LostBefore,
-            4..=5 => Fate::LostAfter,
-            6 => Fate::Adrift(while_ms(4_000)),
-            7 => Fate::Twice,
-            _ => Fate::Slow(while_ms(6_000)),
-        }
+        let drawn = match self.prng.below(10) {
+            0..=1 => return Some(Fault::Unavailable),
+            2..=3 => Fault::LostBeforeCommit,
+            4..=5 => Fault::LostAfterCommit,
+            6 => Fault::Adrift(while_ms(4_000)),
+            7 if matches!(call, Call::Claim | Call::Adopt) => Fault::LostAfterCommit,
+            7 => Fault::Twice,
+            _ => return slow(6_000),
+        };
+        // A call that only reads loses nothing, but its connection breaks all the same.
+        Some(if call.writes() || drawn == Fault::Twice { drawn } else { Fault::Unavailable })
     }
 }
 
@@ -95,9 +111,9 @@ impl Way {
 }
 
 #[async_trait]
-impl FaultPlan for Way {
-    fn fate(&self, call: Call) -> Fate {
-        self.weather.fate(call)
+impl Faults for Way {
+    fn strikes(&self, call: Call) -> Option<Fault> {
+        self.weather.strikes(call)
     }
 
     async fn pass(&self) {

@@ -1,9 +1,9 @@
 //! The simulator: many workers of the real engine on a faulty store, under virtual time, all
 //! of it a function of one seed.
 //!
-//! A world has a memory store, workers that crash, stall and are told to stop, senders whose
-//! messages come twice or late, a clock that someone sets, and tools that write down what they
-//! did. First everything goes wrong that can (the safety phase), then nothing does (the
+//! A world has a memory store, workers that crash, stall and are told to stop, people whose
+//! messages and answers come twice, late, too early or wrong, trees of tasks that are told to
+//! stop at any moment, a clock that someone sets, and tools that write down what they did. First everything goes wrong that can (the safety phase), then nothing does (the
 //! liveness phase), and every task has to come to its end. An oracle checks
 //! after every append what must hold whatever happens. A seed that fails prints itself and
 //! replays exactly.
@@ -11,6 +11,7 @@
 //! First function to read: [`run`].
 
 mod agents;
+mod desk;
 mod faults;
 mod gate;
 mod model;

@@ -1,30 +1,28 @@
 //! The model of a world: answers by script, and looks whether what it is asked makes sense.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{ModelSource, ModelSourceError};
 use plica_kernel::event::Usage;
-use plica_kernel::id::TaskId;
 use plica_kernel::message::Block;
 use plica_ports::{ContentStore, DeltaSink, Model, ModelChoice, ModelError, ModelRequest, Reply, StopReason};
 
-use super::agents::{Plan, Step};
+use super::agents::{Plans, Step};
 use super::gate::Gate;
 use super::oracle::Oracle;
 
 /// The model, as one worker process reaches it.
 pub struct SimModel {
-    plans: Arc<BTreeMap<TaskId, Plan>>,
+    plans: Arc<Plans>,
     oracle: Arc<Oracle>,
     gate: Arc<Gate>,
 }
 
 impl SimModel {
     /// The model for the process behind `gate`.
-    pub fn new(plans: Arc<BTreeMap<TaskId, Plan>>, oracle: Arc<Oracle>, gate: Arc<Gate>) -> Self {
+    pub fn new(plans: Arc<Plans>, oracle: Arc<Oracle>, gate: Arc<Gate>) -> Self {
         Self { plans, oracle, gate }
     }
 }
@@ -57,7 +55,7 @@ impl Model for SimModel {
     async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
         self.gate.pass().await;
         self.oracle.model_asked(request);
-        let step = self.plans.get(&request.task).map(|plan| plan.step(request.assistant_messages)).unwrap_or_default();
+        let step = self.plans.of(&request.task).map(|plan| plan.step(request.assistant_messages)).unwrap_or_default();
         tokio::time::sleep(Duration::from_millis(step.takes_ms)).await;
         self.gate.pass().await;
         let nth = usize::try_from(request.attempt.saturating_sub(1)).unwrap_or(usize::MAX);

@@ -6,25 +6,21 @@ use std::time::Duration;
 use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Stamp, born};
 use plica_kernel::event::{Budget, TaskCreated};
-use plica_kernel::id::{DedupKey, Epoch, Queue, RunId};
-use plica_kernel::wake::Item;
-use plica_ports::store::{CreateError, DeliverError, Facts, NewTask};
+use plica_kernel::id::{Epoch, Queue, RunId};
+use plica_ports::store::{CreateError, Facts, NewTask};
 use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
-use tokio::task::JoinSet;
 
-use super::agents::{Plan, Sending};
+use super::agents::Plan;
+use super::desk::{PAUSE, Post};
 use super::oracle::Oracle;
 use super::prng::Prng;
 use super::tools::Kind;
-
-/// How long someone waits before trying again.
-const PAUSE: Duration = Duration::from_millis(700);
 
 /// Someone with one task in mind.
 #[derive(Clone)]
 pub struct Person {
     seed: u64,
-    plan: Plan,
+    plan: Arc<Plan>,
     store: Arc<dyn Store>,
     content: Option<Arc<dyn ContentStore>>,
     oracle: Arc<Oracle>,
@@ -34,7 +30,7 @@ impl Person {
     /// Someone who wants `plan` to be done.
     pub fn new(
         seed: u64,
-        plan: Plan,
+        plan: Arc<Plan>,
         store: Arc<dyn Store>,
         content: Option<Arc<dyn ContentStore>>,
         oracle: Arc<Oracle>,
@@ -46,11 +42,7 @@ impl Person {
     pub async fn act(self) {
         tokio::time::sleep(Duration::from_millis(self.plan.born_ms)).await;
         self.create().await;
-        let mut sendings = JoinSet::new();
-        for (nth, sending) in self.plan.sendings.iter().cloned().enumerate() {
-            sendings.spawn(self.clone().send(nth, sending));
-        }
-        while sendings.join_next().await.is_some() {}
+        Post::new(self.store, self.oracle).send_all(&self.plan).await;
     }
 
     async fn create(&self) {
@@ -71,8 +63,8 @@ impl Person {
         let plan = &self.plan;
         let (ledger, now) = (self.store.ledger().await.ok()?, self.store.now().await.ok()?);
         let budget = Budget { steps: plan.steps_max, ..Budget::default() };
-        let definition = definition(plan, budget);
-        let definition = Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"));
+        let (definition, mut blobs) = definition(plan, budget);
+        let definition = blob(&definition);
         let facts = Facts {
             agent: "sim".into(),
             goal: plan.goal.clone(),
@@ -101,13 +93,8 @@ impl Person {
             priority: facts.priority,
             queue: facts.queue.clone(),
         };
-        let birth = Birth {
-            id: plan.id.clone(),
-            actor: "user:sim".into(),
-            goal: plan.goal.clone(),
-            created,
-            blobs: vec![definition],
-        };
+        blobs.push(definition);
+        let birth = Birth { id: plan.id.clone(), actor: "user:sim".into(), goal: plan.goal.clone(), created, blobs };
         let run = RunId::new(format!("birth-of-{}", plan.id)).expect("an id after a word");
         let drafted = born(birth, Stamp { now, epoch: Epoch(0), run }).expect("a short goal fits");
         let mut task = NewTask {
@@ -125,54 +112,45 @@ impl Person {
         }
         Some(task)
     }
-
-    async fn send(self, nth: usize, sending: Sending) {
-        tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
-        self.deliver(nth, sending.message.as_deref()).await;
-        if let Some(after) = sending.again_ms {
-            tokio::time::sleep(Duration::from_millis(after)).await;
-            self.deliver(nth, sending.message.as_deref()).await;
-        }
-    }
-
-    /// Delivers until it is certain what became of it.
-    async fn deliver(&self, nth: usize, message: Option<&str>) {
-        let task = &self.plan.id;
-        let item = match message {
-            Some(text) => Item::Message { text: text.to_owned() },
-            None => Item::Cancel { reason: Some("no longer wanted".into()) },
-        };
-        let key = DedupKey::new(format!("key-{nth}")).expect("a word and a number");
-        loop {
-            match self.store.deliver(task, "user:sim", &item, &key).await {
-                Ok(_) => return self.oracle.promised(task, message),
-                Err(DeliverError::TaskOver { .. }) => return self.oracle.turned_down(task, message),
-                Err(DeliverError::CommitUnknown { .. } | DeliverError::Store(_)) => {}
-                Err(error) => return self.oracle.violated(task.as_str(), error.to_string()),
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
 }
 
-fn definition(plan: &Plan, budget: Budget) -> Definition {
-    let mut tools: Vec<String> = Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect();
-    tools.push("Missing".into());
+/// The agent of a root, and bodies of the agents that it delegates to.
+fn definition(plan: &Plan, budget: Budget) -> (Definition, Vec<Blob>) {
+    let chore = blob(&base());
+    let mut errand = steering(base());
+    errand.subagents.insert("chore".into(), chore.reference.clone());
+    let errand = blob(&errand);
+    let mut definition = steering(Definition { budget, interactive: plan.interactive, ..base() });
+    definition.subagents.insert("errand".into(), errand.reference.clone());
+    (definition, vec![errand, chore])
+}
+
+fn blob(definition: &Definition) -> Blob {
+    Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"))
+}
+
+fn steering(mut definition: Definition) -> Definition {
+    definition.tools.extend(["Missing", "AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));
+    definition
+}
+
+/// The agent that only works, and what all agents share.
+fn base() -> Definition {
     Definition {
         allow: Vec::new(),
         ask: Vec::new(),
-        budget,
+        budget: Budget::default(),
         deny: vec![Kind::Forbidden.name().into()],
         env: Vec::new(),
         instructions: "Do what the script says.".into(),
-        interactive: plan.interactive,
+        interactive: false,
         model: ModelChoice { provider: "sim".into(), name: "sim".into(), script: None, options: Default::default() },
         name: "sim".into(),
         on_crash: OnCrash::Resolve,
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools,
+        tools: Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect(),
         workspace: "/".into(),
     }
 }

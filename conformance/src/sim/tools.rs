@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_kernel::body::{Blob, MEDIA_TEXT};
-use plica_ports::{CallContext, Effect, Record, Recovered, Tool, ToolDeclaration, ToolError, ToolOutput};
+use plica_ports::{
+    CallContext, Effect, Guard, GuardView, Record, Recovered, Ruling, Tool, ToolDeclaration, ToolError, ToolOutput,
+};
 
+use super::agents::{ASK, HURRY};
 use super::gate::Gate;
 use super::oracle::Oracle;
 use super::outside::Outside;
@@ -230,5 +233,24 @@ impl Tool for SimTool {
         let key = context.idempotency_key.as_str();
         let found = self.outside.effect(key).landed > 0 || self.planted == Some(PlantedBug::RecoveryInvents);
         if found { Recovered::Found(self.output(key, args)) } else { Recovered::Unknown }
+    }
+}
+
+/// Asks a person about calls whose note or goal says so.
+pub struct Asking;
+
+impl Guard for Asking {
+    fn name(&self) -> &str {
+        "asking"
+    }
+
+    fn rule(&self, view: &GuardView<'_>) -> Ruling {
+        let member = if view.steers { "goal" } else { "note" };
+        let begins = |word: &str| view.args.contains(&format!("\"{member}\":\"{word}"));
+        match () {
+            () if begins(HURRY) => Ruling::Ask { expires_after: Some(Duration::from_secs(12)), rule: None },
+            () if begins(ASK) => Ruling::Ask { expires_after: None, rule: None },
+            () => Ruling::Allow { rule: None },
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_kernel::body::ContentRef;
 use plica_kernel::canonical::Hash;
-use plica_kernel::id::{DedupKey, Seq, TaskId};
+use plica_kernel::id::{DedupKey, Position, Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
@@ -16,7 +16,7 @@ use plica_ports::store::{
 };
 use plica_ports::{ContentStore, Store};
 
-use super::oracle::{Contents, Oracle, references};
+use super::oracle::{Contents, Oracle, Sent, references};
 use crate::layer::Layer;
 
 /// The layer; `content` is where bodies are, if the store inside keeps none.
@@ -38,8 +38,9 @@ impl Witness {
         content.get(&reference).await.ok()
     }
 
-    /// Shows the oracle what the log has become; says by how many events it grew.
-    async fn look(&self, task: &TaskId) -> usize {
+    /// Shows the oracle what the log has become; says by how many events it grew, and what
+    /// these cite.
+    async fn look(&self, task: &TaskId) -> (usize, Contents) {
         let from = Seq(self.oracle.head(task) + 1);
         let stored = self.inner.read(task, from, usize::MAX).await.unwrap_or_default();
         let mut contents = Contents::new();
@@ -48,7 +49,16 @@ impl Witness {
             let mut cited = references(&body["payload"]);
             cited.dedup();
             // Bodies of texts are needed each time, the rest is looked at once.
-            let texts = ["MessagesAppended", "ToolCallStarted", "ToolCallFinished"];
+            let texts = [
+                "MessagesAppended",
+                "ToolCallStarted",
+                "ToolCallFinished",
+                "ApprovalRequested",
+                "QuestionAnswered",
+                "SubtaskCompleted",
+                "SubtaskSpawned",
+                "LateResultRecorded",
+            ];
             let wanted = if texts.iter().any(|kind| body["type"] == *kind) { cited } else { self.oracle.unseen(cited) };
             for reference in wanted {
                 let bytes = self.fetch(&reference.0, reference.1).await;
@@ -59,7 +69,17 @@ impl Witness {
         if !stored.is_empty() {
             self.oracle.grew(task, &stored, &contents);
         }
-        stored.len()
+        (stored.len(), contents)
+    }
+
+    /// Shows the oracle what an append delivered.
+    async fn look_into_inbox(&self, task: &TaskId) {
+        let known = Position(self.oracle.inbox_tail(task));
+        for item in self.inner.inbox(task, known).await.unwrap_or_default() {
+            let delivered = Delivered { position: item.position, fresh: true };
+            let sent = Sent { actor: &item.actor, at: item.at, item: &item.item, key: item.dedup.as_str() };
+            self.oracle.delivered(task, &sent, delivered);
+        }
     }
 }
 
@@ -110,9 +130,17 @@ impl Layer for Witness {
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let appended = self.inner.append(claim, batch).await;
-        let grew_by = self.look(&claim.task).await;
+        let (grew_by, contents) = self.look(&claim.task).await;
+        for child in &batch.children {
+            self.look(&child.id).await;
+        }
+        for delivery in &batch.deliveries {
+            self.look_into_inbox(&delivery.task).await;
+        }
         match &appended {
-            Ok(Appended { verdict, held }) => self.oracle.appended(claim, batch, verdict.now, *held),
+            Ok(Appended { verdict, held }) => {
+                self.oracle.appended(claim, batch, &contents, (verdict.now, *held));
+            }
             // The fate of one that is unknown shows by itself.
             Err(AppendError::CommitUnknown { .. }) => {}
             Err(error) => self.oracle.refused(claim, &error.to_string(), grew_by),
@@ -129,7 +157,8 @@ impl Layer for Witness {
     ) -> Result<Delivered, DeliverError> {
         let delivered = self.inner.deliver(task, actor, item, dedup).await;
         if let Ok(delivered) = &delivered {
-            self.oracle.delivered(task, dedup.as_str(), item, *delivered);
+            let at = self.inner.now().await.unwrap_or_default();
+            self.oracle.delivered(task, &Sent { actor, at, item, key: dedup.as_str() }, *delivered);
         }
         delivered
     }

@@ -1,32 +1,32 @@
 //! A world from its beginning to its end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plica_engine::{Host, Stop, Worker, WorkerOptions};
-use plica_kernel::id::{InstanceId, TaskId, WorkerId};
+use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_memory::MemoryStore;
 use plica_ports::store::{Page, TaskFilter, Worker as Identity};
 use plica_ports::{ContentStore, Store};
-use tokio::sync::watch;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::agents::{Plan, plans};
+use super::agents::Plans;
+use super::desk::{Desk, Post};
 use super::faults::{Misfortune, Way, Weather};
 use super::gate::Gate;
 use super::model::{OneModel, SimModel};
-use super::oracle::{Oracle, Status, Violation};
+use super::oracle::{Need, Oracle, Violation};
 use super::outside::Outside;
 use super::people::Person;
 use super::planted::{Planted, Side};
 use super::prng::Prng;
 use super::time::{WorkerClock, WorldClock};
-use super::tools::SimTool;
+use super::tools::{Asking, SimTool};
 use super::witness::Witness;
 use super::{Failure, Options, Report};
-use crate::fault::faulty;
+use crate::faults::Faulty;
 use crate::layer::Layered;
 
 /// How long things go wrong at most.
@@ -34,7 +34,7 @@ const SAFETY: Duration = Duration::from_secs(120);
 /// How long everything may take to end once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 /// How long what is still on its way may take to arrive.
-const AFTERMATH: Duration = Duration::from_secs(30);
+const AFTERMATH: Duration = Duration::from_secs(12);
 /// How often the world looks whether all has ended.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct World {
     seed: u64,
     options: Options,
-    plans: Arc<BTreeMap<TaskId, Plan>>,
+    plans: Arc<Plans>,
     outside: Arc<Outside>,
     clock: Arc<WorldClock>,
     oracle: Arc<Oracle>,
@@ -52,22 +52,24 @@ pub struct World {
     /// Where bodies are, when that is another place than the store.
     content: Option<Arc<dyn ContentStore>>,
     weather: Arc<Weather>,
-    calm: watch::Sender<bool>,
     starts: AtomicU64,
     lease: Duration,
+    /// What tasks ask of people; whoever answers takes it.
+    needed: Mutex<Option<UnboundedReceiver<(TaskId, Need)>>>,
 }
 
 impl World {
     /// The world of a seed, before anything has happened.
     pub async fn begin(seed: u64, options: Options) -> Arc<Self> {
         let prng = Prng::named(seed, "world");
-        let plans: BTreeMap<TaskId, Plan> = plans(seed).into_iter().map(|plan| (plan.id.clone(), plan)).collect();
-        let plans = Arc::new(plans);
+        let plans = Arc::new(Plans::new(seed));
         let outside = Arc::new(Outside::default());
         let clock = Arc::new(WorldClock::new());
         let memory = Arc::new(MemoryStore::with(clock.clone(), seed));
         let ledger = memory.ledger().await.map(|ledger| ledger.to_string()).unwrap_or_default();
-        let oracle = Arc::new(Oracle::new(plans.clone(), outside.clone(), clock.clone(), ledger, options.trace));
+        let (needs, needed) = unbounded_channel();
+        let oracle = Oracle::new(plans.clone(), outside.clone(), clock.clone(), ledger, options.trace, needs);
+        let oracle = Arc::new(oracle);
         let apart = prng.chance(250);
         let content = apart.then(|| Arc::new(MemoryStore::with(clock.clone(), seed + 1)) as Arc<dyn ContentStore>);
         let flawed = Arc::new(Layered(Planted::new(memory.clone(), options.planted, Side::Store, seed)));
@@ -85,9 +87,9 @@ impl World {
             store,
             content,
             weather,
-            calm: watch::Sender::new(false),
             starts: AtomicU64::new(0),
             lease,
+            needed: Mutex::new(Some(needed)),
         })
     }
 
@@ -120,18 +122,22 @@ impl World {
     /// Safety, liveness, and the reckoning.
     async fn story(self: &Arc<Self>) {
         let mut people = JoinSet::new();
-        for plan in self.plans.values() {
-            let way = Arc::new(Way::new(self.weather.clone(), None));
-            let store = Arc::new(faulty(self.store.clone(), way));
-            let person = Person::new(self.seed, plan.clone(), store, self.content.clone(), self.oracle.clone());
+        let way = Arc::new(Way::new(self.weather.clone(), None));
+        let store: Arc<dyn Store> = Arc::new(Faulty::new(self.store.clone(), way));
+        let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut desk = JoinSet::new();
+        if let Some(needed) = needed {
+            let post = Post::new(store.clone(), self.oracle.clone());
+            desk.spawn(Desk::new(self.seed, post, self.plans.clone(), needed, self.oracle.open_needs()).answer_all());
+        }
+        for plan in self.plans.all() {
+            let person = Person::new(self.seed, plan, store.clone(), self.content.clone(), self.oracle.clone());
             people.spawn(person.act());
         }
         if tokio::time::timeout(SAFETY, self.all_ended(&mut people)).await.is_err() {
             self.oracle.note(|| "from here on nothing goes wrong any more".into());
         }
         self.weather.clear_up();
-        self.calm.send_replace(true);
-        self.unblock().await;
         // What is not over when patience is lost is named by the reckoning.
         let _ = tokio::time::timeout(PATIENCE, self.all_ended(&mut people)).await;
         tokio::time::sleep(AFTERMATH).await;
@@ -142,18 +148,17 @@ impl World {
     /// Returns once every task is at its end and everyone has sent what they wanted to.
     async fn all_ended(&self, people: &mut JoinSet<()>) {
         while people.join_next().await.is_some() {}
-        while !self.plans.values().all(|plan| self.has_ended(plan)) {
+        let open = self.oracle.open_needs();
+        let ended = || self.plans.all().iter().all(|plan| self.oracle.has_ended(&plan.id));
+        while open.load(Ordering::Relaxed) > 0 || !ended() {
+            if self.weather.is_clear() {
+                self.unblock().await;
+            }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    fn has_ended(&self, plan: &Plan) -> bool {
-        let status = self.oracle.status(&plan.id);
-        let rests = status.is_over() || plan.interactive && status == Status::Waiting;
-        rests && !self.oracle.has_work(&plan.id)
-    }
-
-    /// Someone looks after tasks that are poison.
+    /// Someone looks after tasks that became poison while things went wrong.
     async fn unblock(&self) {
         let blocked = TaskFilter { blocked: true, ..TaskFilter::default() };
         for row in self.memory.tasks(&blocked, &Page::first(usize::MAX)).await.unwrap_or_default() {
@@ -183,7 +188,6 @@ impl World {
     /// One worker after another, each until something befalls it.
     async fn keep_working(self: Arc<Self>, slot: u64) {
         let prng = Prng::named(self.seed, &format!("slot {slot}"));
-        let mut calm = self.calm.subscribe();
         loop {
             let misfortune = Misfortune::drawn(&prng);
             let gate = Arc::new(Gate::new(misfortune.last_passage()));
@@ -195,7 +199,7 @@ impl World {
             };
             tokio::select! {
                 biased;
-                _ = calm.wait_for(|calm| *calm) => {}
+                () = self.weather.cleared() => {}
                 () = befallen => continue,
             }
             gate.spare();
@@ -245,11 +249,12 @@ impl World {
             gate.clone(),
         );
         let way = Arc::new(Way::new(self.weather.clone(), Some(gate.clone())));
-        let store = Arc::new(faulty(self.store.clone(), way));
+        let store = Arc::new(Faulty::new(self.store.clone(), way));
         let store = Arc::new(Layered(Planted::new(store, self.options.planted, Side::Worker, self.seed)));
         let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone());
         let mut host = Host::builder(store, Arc::new(OneModel(Arc::new(model))))
             .tools(SimTool::all(&self.outside, &self.oracle, gate, self.options.planted))
+            .guard(Arc::new(Asking))
             .clock(Arc::new(clock));
         if let Some(content) = &self.content {
             host = host.content(content.clone());
@@ -280,8 +285,9 @@ impl World {
     async fn report(&self) -> Report {
         let mut hashed = Vec::new();
         let mut events = 0;
-        for task in self.plans.keys() {
-            let log = self.memory.read(task, plica_kernel::id::Seq(1), usize::MAX).await.unwrap_or_default();
+        let plans = self.plans.all();
+        for plan in &plans {
+            let log = self.memory.read(&plan.id, Seq(1), usize::MAX).await.unwrap_or_default();
             events += log.len();
             log.into_iter().for_each(|event| hashed.extend(event.body));
         }
@@ -290,7 +296,7 @@ impl World {
         Report {
             seed: self.seed,
             digest: plica_kernel::canonical::content_hash(&hashed).to_string(),
-            tasks: self.plans.len(),
+            tasks: plans.len(),
             events,
             starts: self.starts.load(Ordering::Relaxed),
             virtual_ms,

@@ -19,11 +19,20 @@ pub struct Case {
     pub cut_from: usize,
     pub interactive: bool,
     pub ask: &'static [&'static str],
+    /// The cap on tokens; a reply costs two.
+    pub tokens: Option<u64>,
     pub reactions: &'static [Reaction],
 }
 
-const PLAIN: Case =
-    Case { name: "plain", replies: || vec![say("hello")], cut_from: 1, interactive: false, ask: &[], reactions: &[] };
+const PLAIN: Case = Case {
+    name: "plain",
+    replies: || vec![say("hello")],
+    cut_from: 1,
+    interactive: false,
+    ask: &[],
+    tokens: None,
+    reactions: &[],
+};
 
 /// The script of the agent that others delegate to.
 pub const CHILD: &str = "child";
@@ -129,6 +138,23 @@ pub const CASES: &[Case] = &[
         reactions: &[
             |event| ruling(event, NOTE, ApprovalVerdict::Approve),
             |event| ruling(event, MAIL, ApprovalVerdict::Deny),
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "budget",
+        replies: || vec![call(&[(NOTE, "dear")]), say("done")],
+        tokens: Some(2),
+        reactions: &[|event| ruling(event, "budget", ApprovalVerdict::Approve)],
+        ..PLAIN
+    },
+    Case {
+        name: "revised",
+        replies: || vec![say("first"), call(&[(NOTE, "as another")]), say("second")],
+        interactive: true,
+        reactions: &[
+            |event| after_answer(event, "first", Item::Revise { definition: another().reference }),
+            |event| after_answer(event, "first", Item::Message { text: "and then?".into() }),
         ],
         ..PLAIN
     },
@@ -244,14 +270,20 @@ fn base(name: &str, script: &str) -> Definition {
     }
 }
 
+/// The definition that a task moves to.
+fn another() -> Blob {
+    Blob::new(MEDIA_DEFINITION, base("another", "revised").to_bytes().expect("a definition of texts"))
+}
+
 /// The definition of a case's agent, and the bodies that it cites.
 pub fn definition(case: &Case) -> (Definition, Vec<Blob>) {
     let child = Blob::new(MEDIA_DEFINITION, base("child", CHILD).to_bytes().expect("a definition of texts"));
     let reference: ContentRef = child.reference.clone();
     let mut definition = base("tester", case.name);
     definition.interactive = case.interactive;
+    definition.budget.tokens = case.tokens;
     definition.ask = case.ask.iter().map(|rule| (*rule).to_owned()).collect();
     definition.tools.extend(["AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));
     definition.subagents.insert("child".into(), reference);
-    (definition, vec![child])
+    (definition, vec![child, another()])
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_conformance::layer::{Call, Layer};
@@ -68,8 +69,8 @@ impl Layer for Cut {
         &self.inner
     }
 
-    async fn enter(&self, _: Call) -> Result<(), StoreError> {
-        if self.dead.load(Ordering::Relaxed) { std::future::pending().await } else { Ok(()) }
+    async fn enter(&self, _: Call) -> Result<Duration, StoreError> {
+        if self.dead.load(Ordering::Relaxed) { std::future::pending().await } else { Ok(Duration::ZERO) }
     }
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {

@@ -11,6 +11,7 @@ use plica_ports::store::StoreError;
 use plica_ports::{ContentError, OnCrash};
 
 use super::Step;
+use crate::act::Outcome;
 use crate::compose::{ComposeError, blocks_of, text_of};
 use crate::error::LoadError;
 use crate::load::{LoadOptions, load};
@@ -26,7 +27,26 @@ impl Step<'_> {
             self.items.extend(new);
         }
         self.read_answers().await;
+        self.count_tree().await;
         self.read_spawns().await
+    }
+
+    /// Counts the tasks of the tree when one more may be spawned. Where they cannot be counted the
+    /// last count stands: a reply that was paid for is worth more than an exact bound.
+    async fn count_tree(&mut self) {
+        let delegates = |block: &Block| matches!(block, Block::ToolUse { tool, .. } if tool == SPAWNING_TOOL);
+        let asked = self.pending.iter().any(|happened| match &happened.what {
+            Ok(Outcome::Reply { reply, .. }) => {
+                reply.as_ref().as_ref().is_ok_and(|reply| reply.blocks.iter().any(delegates))
+            }
+            _ => false,
+        });
+        let approved = self.items.iter().any(|item| matches!(item.item, Item::Verdict { .. }));
+        if (asked || approved)
+            && let Err(error) = self.setup.count_tree(&*self.drive.host.store, &self.task).await
+        {
+            tracing::warn!(task = %self.task.id(), %error, "the tasks of the tree could not be counted");
+        }
     }
 
     /// Approved calls that spawn a child need its definition, which the kernel has not.

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{Bench, calls, say};
-use plica_engine::{Host, LoadOptions, Stop, load};
+use plica_engine::{Audience, Host, LoadOptions, Stop, load};
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::{CallStatus, EventType, FailureReason, LateKind, Payload};
-use plica_kernel::id::{CallId, DedupKey, Position, Seq};
+use plica_kernel::id::{CallId, DedupKey, Position, Seq, TaskId};
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
 use plica_memory::MemoryStore;
-use plica_ports::{ContentStore, Guard, GuardView, Observer, Ruling, Store};
+use plica_ports::{ContentStore, Delta, Guard, GuardView, Observer, Ruling, Store};
 use serde_json::json;
 
 struct Watcher {
@@ -57,6 +57,47 @@ async fn en_5_observers_see_what_was_committed_in_order_and_change_nothing() {
     let committed: Vec<u64> =
         bench.events(&task).await.iter().map(|event| event.seq.0).filter(|seq| *seq > 2).collect();
     assert_eq!(seen, committed, "creation apart, which no worker commits");
+}
+
+#[derive(Default)]
+struct Listener(Mutex<Vec<(Seq, Delta)>>);
+
+impl Audience for Listener {
+    fn hears(&self, _: &TaskId, request: Seq, delta: Delta) {
+        self.0.lock().unwrap().push((request, delta));
+    }
+}
+
+struct Fainting;
+
+impl Audience for Fainting {
+    fn hears(&self, _: &TaskId, _: Seq, _: Delta) {
+        panic!("an audience has a bug");
+    }
+}
+
+/// MO-1: deltas reach an audience under the name of their request; nothing of them is recorded,
+/// and an audience that panics changes nothing.
+#[tokio::test]
+async fn mo_1_an_audience_hears_replies_and_changes_nothing() {
+    let replies = [calls(&["a"]), say("all is done")];
+    let listener = Arc::new(Listener::default());
+    let audiences: [Arc<dyn Audience>; 2] = [listener.clone(), Arc::new(Fainting)];
+    let mut kinds = Vec::new();
+    for audience in audiences {
+        let store = Arc::new(MemoryStore::new());
+        let bench = Bench::behind(store.clone(), store, &replies, |host| host.audience(audience));
+        let task = bench.submit("Work.").await;
+        bench.work().await;
+        let events = bench.events(&task).await;
+        let requests = events.iter().filter(|event| event.kind() == EventType::LLMRequestStarted);
+        kinds.push((requests.map(|event| event.seq).collect::<Vec<_>>(), events.len()));
+        assert_eq!(bench.client.answer(&task).await.unwrap().as_deref(), Some("all is done"));
+    }
+    assert_eq!(kinds[0], kinds[1]);
+    let heard = listener.0.lock().unwrap();
+    let words = ["all ", "is ", "done"].map(|word| (kinds[0].0[1], Delta::Text(word.into())));
+    assert_eq!(heard[..], words, "under the seq of the second request");
 }
 
 #[tokio::test]
@@ -154,6 +195,7 @@ async fn sp_3_what_is_next_needs_no_bodies() {
         items: Vec::new(),
         run: plica_kernel::id::RunId::new("another").unwrap(),
         rewinds: Default::default(),
+        pins: Vec::new(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,
@@ -251,7 +293,7 @@ async fn id_3_late_evidence_settles_an_open_call_or_is_kept() {
     bench.crash_in_a_call().await;
     let state = bench.client.state(&task, None, false).await.unwrap();
     let open = state.governance().actions[0].clone();
-    let call = CallId { decision: Seq(7), index: 0 };
+    let call = CallId { decision: Seq(8), index: 0 };
     let evidence = |identity| Item::Evidence {
         action: open.seq,
         call,

@@ -7,6 +7,8 @@ mod clauses;
 mod common;
 mod content;
 mod crash;
+mod observers;
 mod outage;
+mod plugins;
 mod steps;
 mod waits;

@@ -14,6 +14,7 @@ async fn en_1_a_plain_answer_completes_the_task() {
     let expected = [
         EventType::TaskCreated,
         EventType::MessagesAppended,
+        EventType::PluginsPinned,
         EventType::ContextPlanComposed,
         EventType::LLMRequestStarted,
         EventType::LLMRequestFinished,
@@ -43,7 +44,7 @@ async fn to_2_every_call_gets_its_key() {
     bench.work().await;
     let mut keys = bench.note.keys.lock().unwrap().clone();
     keys.sort();
-    assert_eq!(keys, [format!("{task}:7.0"), format!("{task}:7.1")]);
+    assert_eq!(keys, [format!("{task}:8.0"), format!("{task}:8.1")]);
     bench.sound(&task).await;
 }
 

@@ -106,7 +106,10 @@ const UNSEALED: Hash = Hash::from_bytes([0; 32]);
 
 impl Draft {
     /// An empty append that continues `task`.
-    pub fn new(task: Task, stamp: Stamp) -> Self {
+    pub fn new(task: Task, mut stamp: Stamp) -> Self {
+        // The clock of a store that was set back stands still, while a former holder carried its
+        // time on: what is to come so long after a decision counts from when it is recorded.
+        stamp.now = stamp.now.max(task.head().at);
         let base = (task.head().seq, task.head().hash);
         Self::with(base, task, stamp, Vec::new())
     }

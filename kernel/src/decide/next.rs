@@ -2,7 +2,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
 use super::record::{Prepared, Spawn};
-use crate::event::{Failure, FailureReason};
+use crate::event::{Failure, FailureReason, PluginPin};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
 use crate::row::Status;
@@ -19,6 +19,9 @@ pub struct Inputs {
     pub items: Vec<InboxItem>,
     /// The claim that asks: open actions of another are orphans.
     pub run: RunId,
+    /// The plugins that this worker has of those the task's definition names, and the host's own
+    /// (RC-8).
+    pub pins: Vec<PluginPin>,
     /// What calls come to that people approved and that spawn a child; the error is told to the
     /// model.
     pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
@@ -71,6 +74,10 @@ pub enum Move {
     StartRequest,
     /// Wait for what open calls wait for.
     Suspend,
+    /// Ask for more of a budget that is spent, and wait for the ruling.
+    AskForBudget,
+    /// Go on waiting for that ruling.
+    SuspendForBudget,
     /// End the turn as failed.
     Fail(Failure),
     /// End the turn, or the task, with the answer that was decided.
@@ -90,6 +97,8 @@ pub enum Act {
     Prepare(Position),
     /// Put the files back of the plan that this event cites.
     Restore(Seq),
+    /// Read the definition that this item names, and record whether the task moves to it.
+    Revise(Position),
     /// Nothing before this time: a model back-off.
     WaitUntil(Timestamp),
     /// The task waits and nothing that it waits for is there: hand it back.
@@ -125,6 +134,9 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     }
     if task.status().is_over() {
         return Next::Act(Act::Over);
+    }
+    if let Some(position) = revision_among(task, inputs) {
+        return Next::Act(Act::Revise(position));
     }
     if task.status() == Status::Waiting {
         return waiting(task, inputs);
@@ -185,6 +197,12 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
     }
 }
 
+/// An order to move to another definition, where one can be taken: between two steps.
+fn revision_among(task: &Task, inputs: &Inputs) -> Option<Position> {
+    let revises = |item: &&InboxItem| matches!(item.item, Item::Revise { .. });
+    inputs.items.iter().find(revises).filter(|_| task.is_between_steps()).map(|item| item.position)
+}
+
 fn has_messages(inputs: &Inputs) -> bool {
     inputs.items.iter().any(|item| matches!(item.item, Item::Message { .. }))
 }
@@ -242,8 +260,8 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
     }
     match request.due {
         Some(due) if due > inputs.now => Next::Act(Act::WaitUntil(due)),
-        _ => match exhausted(task.governance()) {
-            Some(cap) => fail(FailureReason::Budget, cap),
+        _ => match without_budget(task) {
+            Some(next) => next,
             None if inputs.stopping => Next::Act(Act::HandBack),
             None => Next::Record(Move::StartRequest),
         },
@@ -365,13 +383,29 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
     if let Some(failure) = &inputs.unusable {
         return Next::Record(Move::Fail(failure.clone()));
     }
-    if let Some(cap) = exhausted(task.governance()) {
-        return fail(FailureReason::Budget, cap);
+    if let Some(next) = without_budget(task) {
+        return next;
     }
     if runtime.rounds >= SNAPSHOT_ROUNDS {
         return Next::Record(Move::Snapshot);
     }
     Next::Record(Move::Compose)
+}
+
+/// What happens in the place of a request for which no budget is left; `None` while there is
+/// some. A person is asked, and the task fails if the answer is no (EN-4).
+fn without_budget(task: &Task) -> Option<Next> {
+    let asked = task.governance().budget_approval().map(|(_, approval)| approval.resolved);
+    let cap = exhausted(task.governance());
+    match (asked, cap) {
+        (Some(Some(_)), cap) => {
+            let cap = cap.unwrap_or("the budget was spent");
+            Some(fail(FailureReason::Budget, &alloc::format!("{cap}, and no more was granted")))
+        }
+        (_, None) => None,
+        (None, Some(_)) => Some(Next::Record(Move::AskForBudget)),
+        (Some(None), Some(_)) => Some(Next::Record(Move::SuspendForBudget)),
+    }
 }
 
 fn fail(reason: FailureReason, detail: &str) -> Next {

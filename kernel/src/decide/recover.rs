@@ -64,10 +64,18 @@ pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &Afte
     let begun = orphans.iter().map(|(action, found)| begun(draft, *action, found)).collect::<Result<Vec<_>, _>>()?;
     let asks = begun.iter().any(|orphan| orphan.approved && matches!(orphan.found, Orphan::Lost));
     match after {
-        AfterCrash::Redrive(landing) if draft.task().runtime().seals + 1 < SEALS_MAX => redrive(draft, &begun, landing),
+        AfterCrash::Redrive(landing) if may_redrive(draft) => redrive(draft, &begun, landing),
         AfterCrash::Resolve if !asks => begun.iter().try_for_each(|orphan| resolve(draft, orphan)),
         AfterCrash::Resolve | AfterCrash::Redrive(_) | AfterCrash::Park => seal_and_park(draft, &begun),
     }
+}
+
+/// A third seal in a row parks, and so does an attempt that spawned a child or took something in
+/// that would not come again.
+fn may_redrive(draft: &Draft) -> bool {
+    let runtime = draft.task().runtime();
+    let alone = |call: &RoundCall| call.child.is_none() && call.wait.is_none();
+    runtime.seals + 1 < SEALS_MAX && runtime.round.iter().flat_map(|round| &round.calls).all(alone)
 }
 
 fn begun<'a>(draft: &Draft, action: Seq, found: &'a Orphan) -> Result<Begun<'a>, RecordError> {

@@ -12,6 +12,9 @@ use crate::id::{CallId, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
 
+/// The largest integer that has a canonical form (EV-1).
+const CANONICAL_MAX: u64 = (1 << 53) - 1;
+
 /// Caps on what a task may spend; `None` is no cap (EN-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Budget {
@@ -34,9 +37,42 @@ impl Budget {
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Each dimension of this budget beside the same one of `other`.
+    #[must_use]
+    pub fn zip(self, other: Self, mut with: impl FnMut(Option<u64>, Option<u64>) -> Option<u64>) -> Self {
+        Self {
+            nano_usd: with(self.nano_usd, other.nano_usd),
+            steps: with(self.steps, other.steps),
+            tokens: with(self.tokens, other.tokens),
+            wall_ms: with(self.wall_ms, other.wall_ms),
+        }
+    }
+
+    /// A cap in every dimension.
+    pub const fn all(spent: Spent) -> Self {
+        Self {
+            nano_usd: Some(spent.nano_usd),
+            steps: Some(spent.steps),
+            tokens: Some(spent.tokens),
+            wall_ms: Some(spent.wall_ms),
+        }
+    }
+
+    /// What `spent` leaves of each cap; `None` where there is no cap.
+    #[must_use]
+    pub fn less(self, spent: Spent) -> Self {
+        self.zip(Self::all(spent), |cap, spent| Some(cap?.saturating_sub(spent?)))
+    }
+
+    /// The caps raised by `more`, where there are caps.
+    #[must_use]
+    pub fn raised_by(self, more: Self) -> Self {
+        self.zip(more, |cap, more| Some(cap?.saturating_add(more.unwrap_or(0)).min(CANONICAL_MAX)))
+    }
 }
 
-/// What was spent of a budget.
+/// What was spent of a budget, or is set aside to be spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spent {
     /// Nano-USD.
@@ -53,12 +89,46 @@ pub struct Spent {
     pub wall_ms: u64,
 }
 
+impl Spent {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            steps: self.steps.saturating_add(other.steps),
+            tokens: self.tokens.saturating_add(other.tokens),
+            wall_ms: self.wall_ms.saturating_add(other.wall_ms),
+        }
+    }
+}
+
+impl From<Budget> for Spent {
+    /// What is set aside with a slice: nothing where it has no cap.
+    fn from(slice: Budget) -> Self {
+        Self {
+            nano_usd: slice.nano_usd.unwrap_or(0),
+            steps: slice.steps.unwrap_or(0),
+            tokens: slice.tokens.unwrap_or(0),
+            wall_ms: slice.wall_ms.unwrap_or(0),
+        }
+    }
+}
+
+/// What an approval is about, when it is no call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalSubject {
+    /// More of what the task may spend: the arguments are the [`Budget`] that an approval adds to
+    /// its caps (EN-4).
+    Budget,
+}
+
 /// A person is asked whether something may happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequested {
     /// The arguments that would run.
     pub args: Body,
-    /// The call.
+    /// The call; for a budget, this event's own seq and index 0.
     pub call: CallId,
     /// Digest of the exact call: what is approved is what runs.
     pub digest: Hash,
@@ -68,7 +138,10 @@ pub struct ApprovalRequested {
     /// The rule that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// The tool.
+    /// What it is about, when it is no call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<ApprovalSubject>,
+    /// The tool; the subject's name when it is no call.
     pub tool: String,
 }
 
@@ -169,6 +242,10 @@ pub struct SubtaskCompleted {
     pub spent: Spent,
     /// How it ended.
     pub status: SubtaskStatus,
+    /// Set when the child was told to stop and has not said yet what it spent: its slice stays
+    /// reserved until it does.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub unsettled: bool,
 }
 
 /// Why a result was not admitted.
@@ -197,6 +274,9 @@ pub struct LateResultRecorded {
     pub kind: LateKind,
     /// What it says.
     pub output: Body,
+    /// What a child that had been told to stop had spent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
     /// How the tool said it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<CallStatus>,

@@ -7,6 +7,7 @@
 mod context;
 mod files;
 mod governance;
+mod plugin;
 mod refs;
 mod runtime;
 mod task;
@@ -20,9 +21,10 @@ use crate::canonical::{CanonicalError, from_slice};
 pub use context::{AssistantThinkingRecorded, ContextPlanComposed};
 pub use files::{FileChange, FileWas, FilesRestored, FilesRestoring, LeftFile, PlannedFile, RestorePlan};
 pub use governance::{
-    ApprovalRequested, ApprovalResolved, ApprovalVerdict, Budget, ExtensionRecorded, LateKind, LateResultRecorded,
-    QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, ApprovalVerdict, Budget, ExtensionRecorded, LateKind,
+    LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
 };
+pub use plugin::{AgentRevised, PluginKind, PluginPin, PluginsPinned};
 pub use runtime::{
     CallStatus, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin, MessagesAppended,
     ModelFailure, RequestStatus, Role, ToolCallDenied, ToolCallFinished, ToolCallStarted, Usage,
@@ -178,6 +180,8 @@ catalogue! {
         FilesRestoring: Observation,
         FilesRestored: Observation,
         LateResultRecorded: Observation,
+        PluginsPinned: Observation,
+        AgentRevised: Decision,
         ExtensionRecorded: Observation,
         ConversationClosed: Observation,
         ConversationReopened: Observation,
@@ -191,9 +195,7 @@ catalogue! {
         CompactionRequested: Observation,
         Compacted: Observation,
         ContextContentRecorded: Observation,
-        PluginsPinned: Observation,
         ModelBound: Observation,
-        AgentRevised: Decision,
         CallResolved: Decision,
         ArtifactRegistered: Observation,
         ArtifactRetired: Observation,
@@ -230,6 +232,7 @@ impl EventType {
                 | Self::TaskSnapshot
                 | Self::CheckpointRecorded
                 | Self::LateResultRecorded
+                | Self::ExtensionRecorded
                 | Self::EffectResolved
                 | Self::RetentionChanged
                 | Self::ArtifactRetired

@@ -47,7 +47,9 @@ impl Payload {
             Self::TaskCompleted(completed) => of(&completed.answer),
             Self::FilesRestoring(restoring) => [&restoring.plan].into(),
             Self::FilesRestored(restored) => maybe(restored.left.as_ref()),
-            Self::TaskForked(_)
+            Self::AgentRevised(revised) => [&revised.definition].into(),
+            Self::PluginsPinned(_)
+            | Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)
             | Self::TurnInterrupted(_)

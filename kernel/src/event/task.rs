@@ -229,6 +229,8 @@ pub enum SuspendReason {
     Message,
     /// Answers, approvals, children, events or timers of open calls.
     Calls,
+    /// Someone who grants more of a budget that is spent.
+    Budget,
     /// A turn that failed; the next message carries on.
     Failed,
     /// A person interrupted the turn; the next message carries on.

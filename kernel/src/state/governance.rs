@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::List;
 use crate::body::{Body, ContentRef};
-use crate::canonical::Hash;
-use crate::event::{ApprovalVerdict, Budget, LateKind, Spent, Usage};
+use crate::canonical::{Hash, from_slice};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, LateKind, PluginPin, Spent, Usage};
 use crate::id::{CallId, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
@@ -17,11 +17,14 @@ use crate::time::Timestamp;
 pub struct GovernanceState {
     /// Actions without an outcome, by seq.
     pub actions: Vec<OpenAction>,
-    /// Approvals of the round in progress, pending or settled.
+    /// What the task was given to spend at first: what each grant adds again (EN-4).
+    #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+    pub allotted: Budget,
+    /// Approvals of the round in progress, or of more budget, pending or settled.
     pub approvals: BTreeMap<CallId, Approval>,
     /// Approvals settled so far.
     pub approvals_settled: u64,
-    /// What the task may spend.
+    /// What the task may spend, with all that was granted since.
     #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
     pub budget: Budget,
     /// Spent on the model, in nano-USD, children's spending apart.
@@ -40,6 +43,9 @@ pub struct GovernanceState {
     pub generation: u32,
     /// Results that came too late to count.
     pub late: List<Late>,
+    /// Plugins in force (RC-8).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PluginPin>,
     /// The last plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Seq>,
@@ -57,6 +63,9 @@ pub struct GovernanceState {
     pub snapshot: Option<Seq>,
     /// Model round-trips that began.
     pub steps: u64,
+    /// Slices of children that were told to stop and have not said yet what they spent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stopped: BTreeMap<CallId, Budget>,
     /// What children spent.
     #[serde(default)]
     pub subtask_spent: Spent,
@@ -131,8 +140,23 @@ pub struct Approval {
     /// The ruling and the event that recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ApprovalRuling>,
+    /// What it is about, when it is no call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<ApprovalSubject>,
     /// The tool.
     pub tool: String,
+}
+
+impl Approval {
+    /// What it adds to the task's caps, when it is about the budget.
+    pub fn grants(&self) -> Option<Budget> {
+        self.subject.and_then(|ApprovalSubject::Budget| grants_of(&self.args))
+    }
+}
+
+/// The budget that the arguments of an approval say.
+pub(crate) fn grants_of(args: &Body) -> Option<Budget> {
+    args.inline().and_then(|text| from_slice(text.as_bytes()).ok())
 }
 
 /// A ruling on an approval.
@@ -192,13 +216,28 @@ impl GovernanceState {
         self.actions.iter().find(|action| action.what == ActionKind::Model)
     }
 
-    /// What was spent, children included.
+    /// What was spent, children that have said so included.
     pub fn spent(&self) -> Spent {
-        Spent {
-            nano_usd: self.cost_nano_usd.saturating_add(self.subtask_spent.nano_usd),
-            steps: self.steps.saturating_add(self.subtask_spent.steps),
-            tokens: self.tokens.input().saturating_add(self.tokens.output).saturating_add(self.subtask_spent.tokens),
-            wall_ms: self.elapsed_ms.saturating_add(self.subtask_spent.wall_ms),
-        }
+        let own = Spent {
+            nano_usd: self.cost_nano_usd,
+            steps: self.steps,
+            tokens: self.tokens.input().saturating_add(self.tokens.output),
+            wall_ms: self.elapsed_ms,
+        };
+        own.plus(self.subtask_spent)
+    }
+
+    /// What is set aside for children that have not said yet what they spent.
+    pub fn reserved(&self) -> Spent {
+        let open = self.children().map(|(_, child)| child.budget);
+        open.chain(self.stopped.values().copied()).fold(Spent::default(), |sum, slice| sum.plus(slice.into()))
+    }
+
+    /// The approval of more budget, pending or settled, and the call it goes by.
+    pub fn budget_approval(&self) -> Option<(CallId, &Approval)> {
+        self.approvals
+            .iter()
+            .find(|(_, approval)| approval.subject == Some(ApprovalSubject::Budget))
+            .map(|(call, approval)| (*call, approval))
     }
 }

@@ -34,6 +34,7 @@ use crate::row::{Projection, Status};
 use crate::wake::Wake;
 
 pub use context::{Compaction, ContextState, Thinking};
+pub(crate) use governance::grants_of;
 pub use governance::{
     ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
 };
@@ -118,6 +119,22 @@ impl Task {
     /// Where it stands.
     pub fn status(&self) -> Status {
         self.status
+    }
+
+    /// Whether nothing is under way that a definition is used for: no request is composed, no
+    /// tool runs, no end is decided on. Whatever waits, for people, children, events or the time,
+    /// waits on.
+    pub fn is_between_steps(&self) -> bool {
+        let idle = self.status == Status::Waiting
+            || matches!(self.runtime.phase, Phase::Compose | Phase::Rest | Phase::Woken | Phase::Calls);
+        let runs = |action: &OpenAction| matches!(action.what, ActionKind::Model | ActionKind::Call(_));
+        idle && !self.status.is_over() && !self.governance.actions.iter().any(runs)
+    }
+
+    /// The tools of calls that are still to be started, once someone lets them run.
+    pub fn tools_to_start(&self) -> impl Iterator<Item = &str> {
+        let asked = self.governance.approvals.values();
+        asked.filter(|one| one.subject.is_none() && one.resolved.is_none()).map(|one| one.tool.as_str())
     }
 
     /// What wakes it; empty unless it waits.

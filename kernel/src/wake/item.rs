@@ -3,7 +3,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 
 use super::WakeKey;
-use crate::body::Body;
+use crate::body::{Body, ContentRef};
 use crate::event::{ApprovalVerdict, CallStatus, Failure, Spent, SubtaskStatus};
 use crate::id::{CallId, DedupKey, Position, Seq, TaskId};
 use crate::ledger::Identity;
@@ -106,6 +106,11 @@ pub enum Item {
         /// How it ended.
         status: SubtaskStatus,
     },
+    /// Move to another definition, between two steps.
+    Revise {
+        /// The definition; content of the same store.
+        definition: ContentRef,
+    },
     /// A finished result of a worker that lost its claim (ID-3).
     Evidence {
         /// The action it answers.
@@ -135,6 +140,7 @@ impl Item {
             Self::Verdict { .. } => "verdict",
             Self::Event { .. } => "event",
             Self::Child { .. } => "child",
+            Self::Revise { .. } => "revise",
             Self::Evidence { .. } => "evidence",
         }
     }
@@ -152,6 +158,7 @@ impl Item {
             | Self::Rewind { .. }
             | Self::Close { .. }
             | Self::Reopen { .. }
+            | Self::Revise { .. }
             | Self::Evidence { .. } => None,
         }
     }
@@ -167,6 +174,7 @@ impl Item {
                 | Self::Rewind { .. }
                 | Self::Close { .. }
                 | Self::Reopen { .. }
+                | Self::Revise { .. }
         )
     }
 

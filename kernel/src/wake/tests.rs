@@ -3,6 +3,7 @@ use alloc::{format, string::ToString, vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::body::ContentRef;
 use crate::event::ApprovalVerdict;
 use crate::id::{CallId, DedupKey, Seq, TaskId};
 
@@ -74,6 +75,7 @@ fn wa_2_items_carry_their_keys() {
         output: "o".into(),
         status: crate::event::CallStatus::Ok,
     };
+    let revise = Item::Revise { definition: ContentRef::of("text/plain", b"{}") };
     // Item, key, whether it steers, whether a task that is over takes it.
     for (item, key, steers, outlives) in [
         (message, Some("message"), true, false),
@@ -87,6 +89,7 @@ fn wa_2_items_carry_their_keys() {
         (Item::Close { reason: None }, None, true, false),
         (Item::Rewind { to_seq: Seq(2) }, None, true, true),
         (Item::Reopen { reason: None }, None, true, true),
+        (revise, None, true, false),
         (evidence, None, false, true),
     ] {
         assert_eq!(item.key().map(|key| key.to_string()).as_deref(), key, "{}", item.kind());

@@ -102,34 +102,9 @@ impl Hand {
         self.task().head().seq
     }
 
-    /// The next event, linked as its class asks: `cause` is the decision of an action or the
-    /// action of an outcome.
+    /// The next event, as [`follow`] makes it.
     pub fn next(&self, cause: Option<Seq>, payload: impl Into<Payload>) -> Envelope {
-        let payload = payload.into();
-        let head = self.task().head();
-        let seq = head.seq.next();
-        let links = match payload.kind().class() {
-            Class::Decision => Links { decision: Some(seq), ..Links::default() },
-            Class::Action => Links { parent: cause, decision: cause, action: None },
-            Class::Outcome => Links { parent: cause, decision: None, action: cause },
-            Class::Observation | Class::Checkpoint => Links::default(),
-        };
-        let people = matches!(&payload, Payload::MessagesAppended(said) if said.messages.iter().any(|message| message.origin.is_some()));
-        Envelope {
-            task: self.task().id().clone(),
-            seq,
-            actor: "hand".into(),
-            origin: if people { Origin::System } else { Origin::Engine },
-            at: head.at,
-            epoch: Epoch(1),
-            run: RunId::new("run").unwrap(),
-            links,
-            more: 0,
-            trace: None,
-            metrics: BTreeMap::new(),
-            prev: head.hash,
-            payload,
-        }
+        follow(self.task(), cause, payload.into())
     }
 
     /// Writes an event, if it can follow.
@@ -222,6 +197,35 @@ impl Hand {
     }
 }
 
+/// The event after `task`, linked as its class asks: `cause` is the decision of an action or the
+/// action of an outcome.
+pub fn follow(task: &Task, cause: Option<Seq>, payload: Payload) -> Envelope {
+    let head = task.head();
+    let seq = head.seq.next();
+    let links = match payload.kind().class() {
+        Class::Decision => Links { decision: Some(seq), ..Links::default() },
+        Class::Action => Links { parent: cause, decision: cause, action: None },
+        Class::Outcome => Links { parent: cause, decision: None, action: cause },
+        Class::Observation | Class::Checkpoint => Links::default(),
+    };
+    let people = matches!(&payload, Payload::MessagesAppended(said) if said.messages.iter().any(|message| message.origin.is_some()));
+    Envelope {
+        task: task.id().clone(),
+        seq,
+        actor: "hand".into(),
+        origin: if people { Origin::System } else { Origin::Engine },
+        at: head.at,
+        epoch: Epoch(1),
+        run: RunId::new("run").unwrap(),
+        links,
+        more: 0,
+        trace: None,
+        metrics: BTreeMap::new(),
+        prev: head.hash,
+        payload,
+    }
+}
+
 pub fn suspended(answer: Option<&str>) -> TaskSuspended {
     TaskSuspended {
         answer: answer.map(|answer| Body::Inline(answer.into())),
@@ -272,6 +276,7 @@ pub fn asked(call: CallId) -> ApprovalRequested {
         digest: Hash::from_bytes([3; 32]),
         expires: None,
         rule: None,
+        subject: None,
         tool: "Tool".into(),
     }
 }
@@ -305,5 +310,6 @@ pub fn child_done(call: CallId, n: u32) -> SubtaskCompleted {
         failure: None,
         spent: Spent { nano_usd: 1, steps: 2, tokens: 3, wall_ms: 4 },
         status: SubtaskStatus::Completed,
+        unsettled: false,
     }
 }

@@ -1,17 +1,19 @@
 //! A random walk over the real decide functions: a worker, its claim, an inbox and an outside
 //! world that does whatever the choices say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use plica_kernel::body::{ContentRef, MEDIA_DEFINITION};
+use plica_kernel::body::{Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
     Act, AfterCrash, Answer, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs, Orphan,
-    Prepared, Refusal, Stamp, advance, born, call_outcome, refusal, reply, restored, settle_orphans,
+    Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal, reply, restored, revise,
+    settle_orphans,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
-    Budget, CallStatus, FileWas, LeftFile, PlannedFile, RestorePlan, TaskCreated, TaskStatePatch, Usage,
+    ApprovalVerdict, Budget, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin, RestorePlan, Spent,
+    SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
 };
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::limits::CALLS_MAX;
@@ -43,6 +45,12 @@ pub struct Habits {
     pub long: usize,
     /// Replies that are truncated or empty.
     pub odd: usize,
+    /// Orders to move to another definition.
+    pub revise: usize,
+    /// Calls that spawn a child.
+    pub spawn: usize,
+    /// Waits for more budget that someone rules on.
+    pub rule: usize,
     /// Appends after which live and folded state are compared: one test affords all of them.
     pub compare: usize,
 }
@@ -62,8 +70,16 @@ impl Habits {
             calls: 60,
             long: 10,
             odd: 10,
+            revise: 4,
+            spawn: 0,
+            rule: 90,
             compare: 10,
         }
+    }
+
+    /// Everything happens, and children are spawned who spend what they were given.
+    pub fn families(interactive: bool, budget: Budget) -> Self {
+        Self { spawn: 40, ..Self::wild(interactive, budget) }
     }
 
     /// Only tool rounds, as many as there is time for.
@@ -80,6 +96,9 @@ impl Habits {
             calls: 100,
             long: 2,
             odd: 0,
+            revise: 0,
+            spawn: 0,
+            rule: 0,
             compare: 40,
         }
     }
@@ -95,6 +114,8 @@ pub struct World {
     /// All that was delivered, and how much of it before each append.
     pub delivered: Vec<InboxItem>,
     pub taken: Vec<Vec<Position>>,
+    /// The calls whose children have said how they ended.
+    ended: BTreeSet<CallId>,
     seen: Vec<usize>,
     /// Heads of appends at which no turn was under way.
     pub boundaries: Vec<Seq>,
@@ -108,6 +129,7 @@ pub struct World {
     /// Nothing bad happens any more, and the model comes to an end.
     calm: bool,
     pub texts: usize,
+    revisions: usize,
 }
 
 /// What is worth reading of a walk that broke a law: the types of its events, append by append.
@@ -122,8 +144,42 @@ impl fmt::Debug for World {
     }
 }
 
-fn ledger() -> LedgerId {
+pub fn ledger() -> LedgerId {
     LedgerId::new("0197a000-0000-7000-8000-00000000000a").unwrap()
+}
+
+fn created(agent: &str, budget: Budget, interactive: bool) -> TaskCreated {
+    TaskCreated {
+        background: false,
+        agent: agent.into(),
+        budget,
+        call: None,
+        definition: ContentRef::of(MEDIA_DEFINITION, b"{}"),
+        depth: 0,
+        goal: Default::default(),
+        interactive,
+        key: None,
+        labels: Default::default(),
+        ledger: ledger(),
+        not_before: None,
+        parent: None,
+        priority: 2,
+        queue: Queue::main(),
+    }
+}
+
+fn plain(blocks: Vec<Block>, calls: Vec<CallPlan>) -> Answer {
+    Answer {
+        blocks,
+        calls,
+        cost_nano_usd: None,
+        elapsed_ms: 1,
+        extra: None,
+        patch: None,
+        stop: "end".into(),
+        truncated: false,
+        usage: Usage::default(),
+    }
 }
 
 pub fn composer() -> Composer {
@@ -132,23 +188,7 @@ pub fn composer() -> Composer {
 
 impl World {
     pub fn born(seed: u64, habits: Habits) -> Self {
-        let created = TaskCreated {
-            background: false,
-            agent: "walker".into(),
-            budget: habits.budget,
-            call: None,
-            definition: ContentRef::of(MEDIA_DEFINITION, b"{}"),
-            depth: 0,
-            goal: Default::default(),
-            interactive: habits.interactive,
-            key: None,
-            labels: Default::default(),
-            ledger: ledger(),
-            not_before: None,
-            parent: None,
-            priority: 2,
-            queue: Queue::main(),
-        };
+        let created = created("walker", habits.budget, habits.interactive);
         let id = TaskId::new("0197a000-0000-7000-8000-000000000001").unwrap();
         let now = Timestamp::from_micros(1_796_031_682_123_456);
         let run = RunId::new("birth").unwrap();
@@ -162,6 +202,7 @@ impl World {
             replica,
             delivered: vec![],
             taken: vec![],
+            ended: BTreeSet::new(),
             seen: vec![],
             boundaries: vec![],
             rewinds: BTreeMap::new(),
@@ -172,6 +213,7 @@ impl World {
             habits,
             calm: false,
             texts: 0,
+            revisions: 0,
         };
         world.committed(drafted, 1);
         world.claim();
@@ -219,6 +261,11 @@ impl World {
             seen: self.seen[..appends].to_vec(),
             ..self.clone()
         };
+        let call_of = |item: &InboxItem| match item.item {
+            Item::Child { call, .. } => Some(call),
+            _ => None,
+        };
+        world.ended = world.delivered.iter().filter_map(call_of).collect();
         world.claim();
         world
     }
@@ -250,11 +297,23 @@ impl World {
             now: self.now,
             items,
             run,
+            pins: self.pins(),
             spawns: Default::default(),
             rewinds: self.rewinds.clone(),
             stopping: false,
             unusable: None,
         }
+    }
+
+    /// Every other worker has another version of the tool.
+    fn pins(&self) -> Vec<PluginPin> {
+        vec![PluginPin {
+            kind: PluginKind::Tool,
+            name: "Tool".into(),
+            parameters: None,
+            source: "host".into(),
+            version: (self.epoch.0 / 2).to_string(),
+        }]
     }
 
     pub fn draft(&self) -> Draft {
@@ -357,6 +416,17 @@ impl World {
                     let left = if self.choices.chance(50) { vec![left] } else { vec![] };
                     restored(&mut draft, 1, &left).unwrap();
                 }
+                Act::Revise(position) => {
+                    let checked = match self.choices.below(3) {
+                        0 => Err("not this one".to_string()),
+                        _ => Ok(Revision {
+                            agent: "reviser".into(),
+                            budget: self.habits.budget,
+                            interactive: self.choices.chance(50),
+                        }),
+                    };
+                    revise(&mut draft, position, &inputs.items, checked).unwrap();
+                }
                 Act::WaitUntil(due) => {
                     self.commit(draft);
                     self.now = self.now.max(due);
@@ -364,10 +434,11 @@ impl World {
                 }
                 Act::Rest => {
                     self.commit(draft);
-                    if !self.calm {
+                    let moved = self.children_end(100) || self.rule_on_budget();
+                    if !moved && !self.calm {
                         self.say();
                     }
-                    return !self.calm;
+                    return moved || !self.calm;
                 }
                 Act::Over => {
                     self.commit(draft);
@@ -414,11 +485,57 @@ impl World {
             };
             self.deliver(Item::Rewind { to_seq });
         }
+        self.children_end(20);
+        if self.choices.chance(self.habits.revise) {
+            self.revisions += 1;
+            let definition = ContentRef::of(MEDIA_DEFINITION, format!("{{}}{}", self.revisions).as_bytes());
+            self.deliver(Item::Revise { definition });
+        }
         if self.choices.chance(self.habits.cancel) {
             let reason = self.choices.chance(50).then(|| "enough".to_string());
             self.deliver(Item::Cancel { reason });
         }
         self.lost();
+    }
+
+    /// Some children that have not said so yet end; a child spends its slice at most.
+    fn children_end(&mut self, percent: usize) -> bool {
+        let governance = self.task.governance();
+        let open = governance.children().map(|(_, child)| (child.call, child.background, child.budget));
+        let stopped = governance.stopped.iter().map(|(call, slice)| (*call, false, *slice));
+        let children: Vec<_> = open.chain(stopped).collect();
+        let mut ended = false;
+        for (call, background, slice) in children {
+            if self.ended.contains(&call) || !self.choices.chance(percent) {
+                continue;
+            }
+            let mut spend = |most: Option<u64>| self.choices.below(most.unwrap_or(5) as usize + 1) as u64;
+            let spent = Spent {
+                nano_usd: spend(slice.nano_usd),
+                steps: spend(slice.steps),
+                tokens: spend(slice.tokens),
+                wall_ms: spend(slice.wall_ms),
+            };
+            let status = *self.choices.pick(&[SubtaskStatus::Completed, SubtaskStatus::Failed]);
+            let answer = Body::Inline(self.text("child"));
+            let child = self.task.id().child(call, 1);
+            self.deliver(Item::Child { answer, background, call, child, failure: None, spent, status });
+            self.ended.insert(call);
+            ended = true;
+        }
+        ended
+    }
+
+    /// Someone rules on more budget, if that is asked for.
+    fn rule_on_budget(&mut self) -> bool {
+        let Some((call, _)) = self.task.governance().budget_approval() else { return false };
+        if !self.calm && !self.choices.chance(self.habits.rule) {
+            return false;
+        }
+        let approve = !self.calm && self.choices.chance(70);
+        let verdict = if approve { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
+        self.deliver(Item::Verdict { call, reason: None, verdict });
+        true
     }
 
     fn lost(&mut self) -> bool {
@@ -514,7 +631,9 @@ impl World {
             let args = format!("{{\"n\": {:?}}}", self.text("args"));
             blocks.push(Block::ToolUse { args: args.clone(), id: Some("same".into()), tool: "Tool".into() });
             if index < CALLS_MAX {
-                calls.push(if self.choices.chance(25) {
+                calls.push(if self.choices.chance(self.habits.spawn) {
+                    self.spawn()
+                } else if self.choices.chance(25) {
                     CallPlan::Deny { reason: self.text("no"), tool: "Tool".into() }
                 } else {
                     CallPlan::Start { args, rule: Some("rule".into()), tool: "Tool".into() }
@@ -536,6 +655,47 @@ impl World {
             truncated,
             usage: Usage { cache_read: 1, cache_write: 2, output: 3, reasoning: 1, uncached: 5 },
         }
+    }
+
+    fn spawn(&mut self) -> CallPlan {
+        let own = self.choices.chance(30).then(|| 1 + self.choices.below(20) as u64);
+        let (background, any) = (self.choices.chance(30), self.choices.chance(20));
+        let budget = Budget { steps: own, tokens: own, ..Budget::default() };
+        let created = TaskCreated { background, ..created("child", budget, false) };
+        CallPlan::Spawn(Box::new(Spawn { any, created, goal: self.text("goal") }))
+    }
+
+    /// Asks the model, if it is to be asked, and is answered with one text.
+    pub fn finish_turn(&mut self) {
+        let Act::Ask(action) = self.advance() else { return };
+        let blocks = vec![Block::Text { text: "done".into() }];
+        let mut draft = self.draft();
+        reply(&mut draft, action, plain(blocks, vec![])).unwrap();
+        self.commit(draft);
+    }
+
+    /// Asks the model, whose reply spawns a child a cap of steps.
+    pub fn delegate(&mut self, steps: &[Option<u64>]) {
+        let action = self.advance();
+        let spawns = steps.iter().map(|steps| {
+            let budget = Budget { steps: *steps, ..Budget::default() };
+            let created = created("child", budget, false);
+            CallPlan::Spawn(Box::new(Spawn { any: false, created, goal: "goal".into() }))
+        });
+        let tool_use = Block::ToolUse { args: "{}".into(), id: None, tool: "Task".into() };
+        let answer = plain(vec![tool_use; steps.len()], spawns.collect());
+        let Act::Ask(action) = action else { panic!("{action:?}") };
+        let mut draft = self.draft();
+        reply(&mut draft, action, answer).unwrap();
+        self.commit(draft);
+    }
+
+    /// Records whatever needs no outside world.
+    pub fn advance(&mut self) -> Act {
+        let mut draft = self.draft();
+        let act = advance(&mut draft, &mut self.inputs(), &composer()).unwrap();
+        self.commit(draft);
+        act
     }
 
     pub fn outcome(&mut self, call: CallId) -> CallOutcome {

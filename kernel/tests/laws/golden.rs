@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use plica_kernel::body::{Body, ContentRef};
-use plica_kernel::canonical::{Hash, content_hash};
+use plica_kernel::canonical::{Hash, content_hash, to_vec};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::{Envelope, Links, Origin, SealedEvent, read_line, write_line};
 use plica_kernel::event::*;
@@ -223,6 +223,7 @@ fn people_and_children() -> Vec<[Payload; 2]> {
         digest: hash("call"),
         expires: Some(time(60_000_000)),
         rule: Some("ask: Bash".into()),
+        subject: None,
         tool: "Bash".into(),
     };
     let ruled = ApprovalResolved {
@@ -250,6 +251,7 @@ fn people_and_children() -> Vec<[Payload; 2]> {
         failure: Some(failure()),
         spent: Spent { nano_usd: 1, steps: 2, tokens: 3, wall_ms: 4 },
         status: SubtaskStatus::Failed,
+        unsettled: false,
     };
     vec![
         [asked.clone().into(), ApprovalRequested { expires: None, rule: None, ..asked }.into()],
@@ -309,9 +311,25 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
         identity: identity(),
         kind: LateKind::Stale,
         output: text("too late"),
+        spent: None,
         status: Some(CallStatus::Ok),
     };
     let extension = ExtensionRecorded { body: text("{}"), kind: "progress".into(), plugin: "env".into() };
+    let pin = |parameters| PluginPin {
+        kind: PluginKind::Tool,
+        name: "Read".into(),
+        parameters,
+        source: "host".into(),
+        version: "1".into(),
+    };
+    let revised = AgentRevised {
+        agent: "coder".into(),
+        budget: caps(),
+        definition: content("definition"),
+        interactive: true,
+        refused: why(),
+    };
+    let kept = AgentRevised { budget: Budget::default(), interactive: false, refused: None, ..revised.clone() };
     let rewound = TaskRewound { to_seq: Seq(5) };
     let restoring = FilesRestoring { files: 2, plan: content("plan") };
     let failed = TaskFailed { detail: why(), reason: FailureReason::Budget };
@@ -327,6 +345,11 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
         ],
         [late.clone().into(), LateResultRecorded { call: None, kind: LateKind::Late, status: None, ..late }.into()],
         [extension.clone().into(), extension.into()],
+        [
+            PluginsPinned { plugins: vec![pin(Some(hash("schema"))), pin(None)] }.into(),
+            PluginsPinned { plugins: vec![] }.into(),
+        ],
+        [revised.into(), kept.into()],
         [ConversationClosed { reason: why() }.into(), ConversationClosed { reason: None }.into()],
         [ConversationReopened { reason: why() }.into(), ConversationReopened { reason: None }.into()],
         [TaskCompleted { answer: big("a long answer") }.into(), TaskCompleted { answer: text("") }.into()],
@@ -386,6 +409,48 @@ fn ev_3_each_readable_type_has_its_golden_bytes() {
     }
     let readable: BTreeSet<EventType> = EventType::ALL.iter().copied().filter(|kind| kind.is_readable()).collect();
     assert_eq!(seen, readable, "every readable type has golden lines");
+}
+
+/// Members that were added later, each with a line of its own: the lines from before them stand
+/// as they were written.
+#[test]
+fn ev_3_members_added_later_have_their_golden_bytes() {
+    let grants = String::from_utf8(to_vec(&Budget { steps: Some(4), ..Budget::default() }).unwrap()).unwrap();
+    let asked = ApprovalRequested {
+        args: text(&grants),
+        call: call(),
+        digest: hash("budget"),
+        expires: None,
+        rule: None,
+        subject: Some(ApprovalSubject::Budget),
+        tool: "budget".into(),
+    };
+    let stopped = SubtaskCompleted {
+        answer: text("cancelled"),
+        call: call(),
+        child: id("parent").child(call(), 1),
+        failure: None,
+        spent: Spent::default(),
+        status: SubtaskStatus::Cancelled,
+        unsettled: true,
+    };
+    let late = LateResultRecorded {
+        answers: Seq(4),
+        call: Some(call()),
+        identity: identity(),
+        kind: LateKind::Late,
+        output: text("cancelled"),
+        spent: Some(Spent { nano_usd: 1, steps: 2, tokens: 3, wall_ms: 4 }),
+        status: None,
+    };
+    let waits = TaskSuspended {
+        answer: None,
+        failure: None,
+        reason: SuspendReason::Budget,
+        wake: Wake::on(WakeKey::Answer(Seq(7))),
+    };
+    let lines = [asked.into(), stopped.into(), late.into(), waits.into()].map(|payload| line(payload, false));
+    assert_golden("budgets", &lines.concat());
 }
 
 /// Old data under the code of today, whatever became of the samples above: each line is read,

@@ -33,6 +33,7 @@ fn inputs(items: Vec<InboxItem>) -> Inputs {
         now: AT,
         items,
         run,
+        pins: vec![],
         spawns: Default::default(),
         rewinds: Default::default(),
         stopping: false,

@@ -6,11 +6,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod budgets;
 mod bytes;
 mod golden;
 mod house;
 mod items;
 mod live_path;
+mod plugins;
 mod refusals;
 mod steps;
 mod walks;

@@ -170,6 +170,12 @@ fn fo_4_after_the_end() {
     ] {
         refuse(&hand, None, payload, "the task is over");
     }
+    // What observers saw of the end is on record after it.
+    let mut seen = hand.clone();
+    let record = ExtensionRecorded { body: Default::default(), kind: "k".into(), plugin: "p".into() };
+    let mut event = seen.next(None, record);
+    event.origin = Origin::Observer;
+    seen.write(&event).unwrap();
     let mut reopened = hand.clone();
     reopened.push(ConversationReopened { reason: None });
     assert_eq!(reopened.task().status(), plica_kernel::row::Status::Waiting);

@@ -1,13 +1,14 @@
 //! What happens next, state by state, and the bounds of what is tried again.
 
 use plica_kernel::decide::{
-    Act, AfterCrash, Draft, Inputs, Move, Next, Orphan, Refusal, Stamp, advance, fail, next, refusal, reply,
-    settle_orphans,
+    Act, AfterCrash, Answer, CallPlan, Draft, Inputs, Move, Next, Orphan, Refusal, Stamp, advance, fail, next, refusal,
+    reply, settle_orphans,
 };
 use plica_kernel::event::*;
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, RunId, Seq};
 use plica_kernel::ledger::{Admission, Identity, admit};
 use plica_kernel::limits::{MODEL_TRIES_MAX, TOOL_STARTS_MAX};
+use plica_kernel::message::Block;
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item, Wake, WakeKey, Woken};
@@ -29,6 +30,7 @@ fn inputs(run: &str, items: Vec<Item>) -> Inputs {
         items: items.into_iter().enumerate().map(deliver).collect(),
         run: RunId::new(run).unwrap(),
         rewinds: Default::default(),
+        pins: vec![],
         spawns: Default::default(),
         stopping: false,
         unusable: None,
@@ -182,6 +184,27 @@ fn wa_6_items_come_before_a_due_timer_and_a_timer_is_not_early() {
     check(&hand, &mine(vec![said(), event()]), Move::Wake(carried));
     let steered = Woken { data: None, due: None, key: None, kind: "message".into(), position: Some(Position(1)) };
     check(&hand, &mine(vec![said()]), Move::Wake(steered));
+}
+
+/// A store's clock that is set back stands still while a holder carries its time on: the next
+/// holder's time may be earlier than the log's, and its deadlines count from the log's.
+#[test]
+fn wa_6_a_deadline_counts_from_when_its_decision_is_recorded() {
+    let mut world = still(false);
+    let Act::Ask(action) = go_on(&mut world) else { panic!("nothing else to do") };
+    let earlier = Timestamp::from_micros(world.task.head().at.micros() - 1_500_000);
+    let stamp = Stamp { now: earlier, ..world.draft().stamp().clone() };
+    let mut draft = Draft::new(world.task.clone(), stamp);
+    let calls = vec![CallPlan::Wait { event: None, seconds: Some(10) }];
+    let block = Block::ToolUse { args: r#"{"seconds":10}"#.into(), id: None, tool: "Wait".into() };
+    let answer = Answer { blocks: vec![block], calls, truncated: false, ..world.answer() };
+    reply(&mut draft, action, answer).unwrap();
+    let decided = draft.finish().unwrap().envelopes.into_iter().find_map(|event| match event.payload {
+        Payload::DecisionRecorded(decision) => Some((event.at, decision.calls[0].wait.clone().unwrap().due)),
+        _ => None,
+    });
+    let (at, due) = decided.unwrap();
+    assert_eq!((at, due), (world.task.head().at, Some(at.plus_millis(10_000))));
 }
 
 #[test]

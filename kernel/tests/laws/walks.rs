@@ -239,29 +239,6 @@ proptest! {
         }).collect();
         prop_assert_eq!(&texts, &delivered);
     }
-
-    #[test]
-    fn en_4_no_request_starts_at_a_cap(world in walk()) {
-        let mut spent = plica_kernel::event::Spent::default();
-        let caps = world.habits.budget;
-        for event in world.log.envelopes() {
-            match &event.payload {
-                Payload::LLMRequestStarted(_) => {
-                    let room = |cap: Option<u64>, spent| cap.is_none_or(|cap| spent < cap);
-                    prop_assert!(room(caps.steps, spent.steps) && room(caps.tokens, spent.tokens));
-                    prop_assert!(room(caps.nano_usd, spent.nano_usd) && room(caps.wall_ms, spent.wall_ms));
-                    spent.steps += 1;
-                }
-                Payload::LLMRequestFinished(finished) => {
-                    spent.tokens += finished.usage.input() + finished.usage.output;
-                    spent.nano_usd += finished.cost_nano_usd.unwrap_or(0);
-                    spent.wall_ms += finished.elapsed_ms;
-                }
-                Payload::ToolCallFinished(finished) => spent.wall_ms += finished.elapsed_ms,
-                _ => {}
-            }
-        }
-    }
 }
 
 proptest! {

@@ -6,9 +6,12 @@
 
 mod error;
 mod model;
+mod schema;
 mod table;
 mod tools;
 
+#[cfg(test)]
+mod schema_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,30 +26,8 @@ use plica_kernel::limits::{ID_BYTES_MAX, TASK_DEPTH_MAX};
 use plica_ports::{Definition, OnCrash, PermissionMode};
 
 pub use error::{AgentFileError, Shown};
+pub use schema::schema;
 use table::Section;
-
-/// The keys of an agent file.
-const KEYS: &[&str] = &[
-    "allow",
-    "ask",
-    "budget",
-    "deny",
-    "env",
-    "instructions",
-    "interactive",
-    "mcp",
-    "model",
-    "name",
-    "on_crash",
-    "permission_mode",
-    "queue",
-    "subagents",
-    "tools",
-    "workspace",
-];
-
-/// The keys of its `[budget]`.
-const BUDGET_KEYS: &[&str] = &["nano_usd", "steps", "tokens", "wall_s"];
 
 /// An agent as it is submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +77,7 @@ impl<'a> AgentReader<'a> {
         chain.push(identity);
         check_chain(chain)?;
         let table = table::parse(file, &bytes)?;
-        let agent = self.resolve(&Section::top(file, &table, KEYS)?, chain, default_workspace);
+        let agent = self.resolve(&Section::top(file, &table, &schema::names(schema::KEYS))?, chain, default_workspace);
         chain.pop();
         agent
     }
@@ -223,7 +204,9 @@ fn env(section: &Section<'_>) -> Result<Vec<String>, AgentFileError> {
 }
 
 fn budget(section: &Section<'_>) -> Result<Budget, AgentFileError> {
-    let Some(budget) = section.section("budget", BUDGET_KEYS)? else { return Ok(Budget::default()) };
+    let Some(budget) = section.section("budget", &schema::names(schema::BUDGET_KEYS))? else {
+        return Ok(Budget::default());
+    };
     let wall_ms = match budget.count("wall_s")? {
         Some(seconds) => {
             let millis = seconds.checked_mul(1000).filter(|millis| *millis <= table::COUNT_MAX);

@@ -11,11 +11,12 @@ use plica_script::ScriptModel;
 use toml::Value;
 
 use super::error::{AgentFileError, Shown};
+use super::schema;
 use super::table::{Section, nearest};
 
 /// The providers that agent files can name. Whether a worker has an adapter for one is the
 /// caller's affair.
-const PROVIDERS: &[&str] = &[
+pub(super) const PROVIDERS: &[&str] = &[
     "anthropic",
     "llama.cpp",
     "ollama",
@@ -29,20 +30,6 @@ const PROVIDERS: &[&str] = &[
 
 /// The provider of scripted models.
 const SCRIPT: &str = "script";
-
-/// The keys of a model's table.
-const KEYS: &[&str] = &[
-    "api_key_env",
-    "base_url",
-    "headers",
-    "max_tokens",
-    "name",
-    "preset",
-    "provider",
-    "temperature",
-    "thinking",
-    "timeout_s",
-];
 
 const EXAMPLE: &str = "model = \"script:replies.json\"";
 
@@ -96,7 +83,9 @@ fn check_options(
 
 /// Provider, name and options of a model's table.
 fn from_table<'a>(section: &Section<'a>) -> Result<(&'a str, &'a str, BTreeMap<String, String>), AgentFileError> {
-    let Some(model) = section.section("model", KEYS)? else { return Err(section.missing("model", EXAMPLE)) };
+    let Some(model) = section.section("model", &schema::names(schema::MODEL_KEYS))? else {
+        return Err(section.missing("model", EXAMPLE));
+    };
     let provider = model.required_text("provider", "provider = \"openai-compatible\"")?;
     let name = model.required_text("name", "name = \"small\"")?;
     let mut options = BTreeMap::new();

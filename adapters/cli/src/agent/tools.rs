@@ -6,7 +6,7 @@ use super::error::AgentFileError;
 use super::table::{Section, nearest};
 
 /// Every tool that some version of Plica has (section 16 of the design).
-const TOOLS: &[&str] =
+pub(super) const TOOLS: &[&str] =
     &["AskUser", "Bash", "Edit", "Glob", "Grep", "Read", "Task", "TodoWrite", "Wait", "WebFetch", "WebSearch", "Write"];
 
 /// How the tools of MCP servers begin, and what stands for all of them in a build's list.

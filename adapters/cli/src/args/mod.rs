@@ -174,14 +174,39 @@ Examples:
   plica verify @last
   plica verify --all --json")]
     Verify(Verify),
-    /// Check the store, its workers and blocked tasks
+    /// Check agent files, describe them to an editor, or move a task to another agent
+    #[command(after_help = "\
+Examples:
+  plica agent check coder.toml
+  plica agent schema > agent.schema.json
+  plica agent set @last coder.toml")]
+    Agent(Agent),
+    /// Check the store, its disk and workers, blocked tasks, models, and agent files
     #[command(after_help = "\
 Examples:
   plica doctor
+  plica doctor coder.toml
+  plica doctor --models
   plica doctor --unblock 0198f3")]
     Doctor(Doctor),
+    /// Kill workers while they work, and count what came of it
+    #[command(after_help = "\
+Needs nothing: a temporary folder, a scripted model, real tools, real worker processes. Exit
+status 1 if any number is not as promised.
+
+Examples:
+  plica demo
+  plica demo --kills 50 --keep")]
+    Demo(Demo),
+    /// Print what makes a shell complete plica's verbs, flags and tasks
+    #[command(after_help = "\
+Examples:
+  echo 'source <(plica completions bash)' >> ~/.bashrc
+  echo 'source <(plica completions zsh)' >> ~/.zshrc
+  plica completions fish > ~/.config/fish/completions/plica.fish")]
+    Completions(Completions),
     /// Write a man page for each verb
-    #[command(hide = true, after_help = "Example:\n  plica man /usr/local/share/man/man1")]
+    #[command(after_help = "Example:\n  plica man /usr/local/share/man/man1")]
     Man(Man),
 }
 
@@ -246,7 +271,7 @@ pub struct Worker {
     /// Serve these queues only
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub queues: Vec<Queue>,
-    /// Print one JSON object at the end: who worked, and what ended it
+    /// Print each committed event as a line of JSON, and last who worked and what ended it
     #[arg(long)]
     pub json: bool,
 }
@@ -272,7 +297,7 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Show {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print the whole state as one JSON object
     #[arg(long)]
@@ -289,7 +314,7 @@ pub struct Show {
 #[derive(Debug, Args)]
 pub struct Events {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print the stored bytes, an event a line, each with its hash
     #[arg(long)]
@@ -316,7 +341,7 @@ pub struct Events {
 #[derive(Debug, Args)]
 pub struct Messages {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Print a JSON object a message
     #[arg(long)]
@@ -361,7 +386,7 @@ pub struct Fork {
 #[derive(Debug, Args)]
 pub struct Send {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// What to say; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
@@ -378,7 +403,7 @@ pub struct Send {
 #[derive(Debug, Args)]
 pub struct Answer {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The answer; `-` reads it from standard input
     #[arg(value_name = "TEXT")]
@@ -398,7 +423,7 @@ pub struct Answer {
 #[derive(Debug, Args)]
 pub struct Ruling {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The call, as in 7.0
     #[arg(long, value_name = "ID")]
@@ -418,7 +443,7 @@ pub struct Ruling {
 #[derive(Debug, Args)]
 pub struct Signal {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event's kind
     #[arg(long, value_name = "KIND")]
@@ -441,7 +466,7 @@ pub struct Signal {
 #[derive(Debug, Args)]
 pub struct Steer {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
@@ -458,7 +483,7 @@ pub struct Steer {
 #[derive(Debug, Args)]
 pub struct Cancel {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
@@ -475,7 +500,7 @@ pub struct Cancel {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all", add = crate::complete::tasks())]
     pub task: Option<String>,
     /// Every task of the store
     #[arg(long)]
@@ -485,13 +510,109 @@ pub struct Verify {
     pub json: bool,
 }
 
+/// Arguments of `agent`.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// What is wanted of agent files
+    #[command(subcommand)]
+    pub wanted: AgentVerb,
+}
+
+/// What `agent` does.
+#[derive(Debug, Subcommand)]
+pub enum AgentVerb {
+    /// Read agent files and all that they name, and say what is wrong
+    #[command(after_help = "Example:\n  plica agent check coder.toml reviewer.toml")]
+    Check(AgentCheck),
+    /// Print the JSON Schema of agent files
+    #[command(after_help = "\
+Example:
+  plica agent schema > agent.schema.json
+
+Editors with a TOML language server find it by a first line in the agent file:
+  #:schema ./agent.schema.json")]
+    Schema(AgentSchema),
+    /// Move a task to another agent from its next step on
+    #[command(after_help = "\
+What the task has done means what it meant; the workspace stays, and so does what was spent and
+granted.
+
+Example:
+  plica agent set @last coder.toml")]
+    Set(AgentSet),
+}
+
+/// Arguments of `agent set`.
+#[derive(Debug, Args)]
+pub struct AgentSet {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The agent's TOML file
+    #[arg(value_name = "FILE")]
+    pub agent: PathBuf,
+    /// Print the task and the agent as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `agent check`.
+#[derive(Debug, Args)]
+pub struct AgentCheck {
+    /// The agents' TOML files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Print a JSON object a file
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `agent schema`.
+#[derive(Debug, Args)]
+pub struct AgentSchema {
+    /// Print it on one line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Agent files to check too, and whether their models can be reached
+    #[arg(value_name = "FILE", conflicts_with = "unblock")]
+    pub agents: Vec<PathBuf>,
+    /// Ask the servers that can be reached which models they have
+    #[arg(long, conflicts_with = "unblock")]
+    pub models: bool,
     /// Let a blocked task be claimed again
-    #[arg(long, value_name = "TASK")]
+    #[arg(long, value_name = "TASK", add = crate::complete::tasks())]
     pub unblock: Option<String>,
     /// Print the findings as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Workers to kill with SIGKILL
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = values::kills)]
+    pub kills: usize,
+    /// Leave the folder with store, files and logs where it is
+    #[arg(long)]
+    pub keep: bool,
+    /// Print the numbers as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_parser = PossibleValuesParser::new(crate::complete::SHELLS))]
+    pub shell: String,
+    /// Print it as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -38,7 +38,10 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "reopen",
             "cancel",
             "verify",
+            "agent",
             "doctor",
+            "demo",
+            "completions",
             "man"
         ]
     );

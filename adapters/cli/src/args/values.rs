@@ -85,6 +85,11 @@ impl FromStr for Label {
     }
 }
 
+/// Reads a number of kills: a demo is a matter of seconds.
+pub(super) fn kills(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|kills| *kills <= 200).ok_or_else(|| "expected 0 to 200".to_owned())
+}
+
 /// Reads a duration: whole numbers with units, `90s`, `15m`, `2h`, `3d`, `1h30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected whole numbers with units, like 90s, 15m, 2h, 3d or 1h30m".to_owned();

@@ -96,7 +96,7 @@ pub enum Reach {
     /// Whether the variable of a remote provider's key is set.
     Key {
         /// The variable.
-        variable: &'static str,
+        variable: String,
         /// Whether it is set.
         is_set: bool,
     },
@@ -123,21 +123,37 @@ impl fmt::Display for Reach {
     }
 }
 
+/// How long a server may take to list its models.
+const LIST: Duration = Duration::from_secs(5);
+
+/// How far the provider of a model can be reached; `None` for one that needs no server.
+pub async fn reach_of(choice: &ModelChoice) -> Option<Reach> {
+    let settings = Settings::of(&choice.provider, &choice.options).ok().filter(|_| choice.provider != SCRIPT)?;
+    Some(match &settings.api_key_env {
+        Some(variable) => Reach::Key {
+            variable: variable.clone(),
+            is_set: environment()(variable).is_some_and(|key| !key.trim().is_empty()),
+        },
+        None => Reach::Local { url: settings.base_url(), listens: settings.is_listening(LOOK).await },
+    })
+}
+
+/// The models that a provider says it has; else what it said.
+pub async fn served(choice: &ModelChoice) -> Result<Vec<String>, String> {
+    let settings = Settings::of(&choice.provider, &choice.options).map_err(|error| error.to_string())?;
+    let model = ChatModel::new(settings, environment()).map_err(|error| error.to_string())?;
+    model.served(LIST).await.map_err(|error| error.to_string())
+}
+
 /// How far each provider that has an address of its own can be reached. Nothing leaves this
 /// machine for it.
-pub async fn reach() -> Vec<(&'static str, Reach)> {
+pub async fn reach() -> Vec<(ModelChoice, Reach)> {
     let mut found = Vec::new();
-    for preset in PRESETS {
-        let (Some(url), Ok(settings)) = (preset.base_url, Settings::of(preset.name, &BTreeMap::new())) else {
-            continue;
-        };
-        let reach = match preset.api_key_env {
-            Some(variable) => {
-                Reach::Key { variable, is_set: environment()(variable).is_some_and(|key| !key.trim().is_empty()) }
-            }
-            None => Reach::Local { url: url.to_owned(), listens: settings.is_listening(LOOK).await },
-        };
-        found.push((preset.name, reach));
+    for preset in PRESETS.iter().filter(|preset| preset.base_url.is_some()) {
+        let choice = ModelChoice::new(preset.name, "");
+        if let Some(reach) = reach_of(&choice).await {
+            found.push((choice, reach));
+        }
     }
     found
 }

@@ -15,7 +15,7 @@ use super::text::cut;
 const TEXT_CHARS: usize = 80;
 
 /// What matters of an event, in one line.
-pub(super) fn summary(payload: &Payload) -> String {
+pub fn summary(payload: &Payload) -> String {
     match payload {
         Payload::TaskCreated(created) => format!("{}: {}", cut(&created.agent, TEXT_CHARS), body(&created.goal)),
         Payload::TaskForked(forked) => format!("from {} at event {}", forked.source, forked.source_seq),
@@ -75,6 +75,16 @@ pub(super) fn summary(payload: &Payload) -> String {
             };
             format!("{kind} answer to event {}: {}", late.answers, body(&late.output))
         }
+        Payload::PluginsPinned(pinned) => {
+            let plugin = |pin: &plica_kernel::event::PluginPin| {
+                format!("{} {}", cut(&pin.name, TEXT_CHARS), cut(&pin.version, TEXT_CHARS))
+            };
+            pinned.plugins.iter().map(plugin).collect::<Vec<_>>().join(", ")
+        }
+        Payload::AgentRevised(revised) => match &revised.refused {
+            None => format!("to {} {}", cut(&revised.agent, TEXT_CHARS), revised.definition),
+            Some(why) => format!("refused: {}", cut(why, TEXT_CHARS)),
+        },
         Payload::ExtensionRecorded(record) => {
             format!("{} {}: {}", cut(&record.plugin, TEXT_CHARS), cut(&record.kind, TEXT_CHARS), body(&record.body))
         }
@@ -219,13 +229,14 @@ fn suspension(suspended: &TaskSuspended) -> String {
     let reason = match suspended.reason {
         SuspendReason::Message => "waits for a message",
         SuspendReason::Calls => "waits for its calls",
+        SuspendReason::Budget => "the budget is spent, waits for a ruling",
         SuspendReason::Failed => "turn failed, waits for a message",
         SuspendReason::Interrupted => "interrupted, waits for a message",
         SuspendReason::Rewound => "rewound, waits for a message",
         SuspendReason::Parked => "parked, waits for a person",
     };
     let wake = match suspended.reason {
-        SuspendReason::Calls => waits_for(&suspended.wake),
+        SuspendReason::Calls | SuspendReason::Budget => waits_for(&suspended.wake),
         _ => String::new(),
     };
     match &suspended.failure {

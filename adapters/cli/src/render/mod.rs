@@ -4,6 +4,7 @@
 //! What models, tools and people wrote is shown with its control characters taken out, so no
 //! stored text can move the cursor, retitle the terminal or forge another line.
 
+mod budget;
 mod event;
 mod show;
 mod text;
@@ -22,10 +23,12 @@ use plica_kernel::state::ResultStatus;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
+pub use event::summary;
 pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;
-use text::{clean, cut, indented};
+use text::indented;
+pub use text::{clean, cut, harmless};
 
 /// Characters of a goal in a list.
 const GOAL_CHARS: usize = 60;
@@ -147,7 +150,7 @@ pub fn event_line(event: &Envelope) -> String {
     let origin = origin_name(event.origin);
     let actor = cut(&event.actor, ACTOR_CHARS);
     let who = if origin == actor { actor } else { format!("{origin}/{actor}") };
-    let summary = event::summary(&event.payload);
+    let summary = summary(&event.payload);
     let line = format!("{:>5}  {seconds}Z  {kind:<TYPE_WIDTH$}  {who:<10}  {summary}", event.seq);
     line.trim_end().to_owned()
 }

@@ -7,8 +7,10 @@ use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
+use super::budget::more_budget;
 use super::text::{clean, cut};
 use super::{counted, span};
+use crate::commands::word;
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
@@ -142,6 +144,10 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
     let governance = state.governance();
     let mut ways = Vec::new();
     for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
+        if let Some(grants) = approval.grants() {
+            ways.push(more_budget(id, *call, grants, governance));
+            continue;
+        }
         let args = approval.args.inline().map_or_else(|| "(long arguments)".to_owned(), |args| cut(args, ARGS_CHARS));
         ways.push(format!(
             "a ruling on {} {args}: `plica approve {id} --call {call}` or `plica deny {id} --call {call}`",
@@ -175,13 +181,4 @@ fn of_subtasks(need: u32, subtasks: &[Subtask]) -> String {
         text.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
     }
     text
-}
-
-/// A text as one word of a shell's command line.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/' | '@' | '%' | '+' | ',');
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", clean(text).replace('\'', "'\\''"))
 }

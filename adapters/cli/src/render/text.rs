@@ -9,9 +9,22 @@ fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// The text with its lines, and nothing in it that a terminal would act on but they and tabs.
+/// Carriage returns are left out: before a line feed they say nothing, elsewhere they would
+/// overwrite what is shown.
+pub fn harmless(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\r' => None,
+        '\n' | '\t' => Some(c),
+        _ if is_unsafe(c) => Some(char::REPLACEMENT_CHARACTER),
+        _ => Some(c),
+    };
+    text.chars().filter_map(shown).collect()
+}
+
 /// The text on one line: white space of any kind is a space, what a terminal would act on is
 /// U+FFFD.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             _ if c.is_whitespace() => ' ',
@@ -22,7 +35,7 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// The text on one line, runs of white space one space, cut to `chars` characters.
-pub(super) fn cut(text: &str, chars: usize) -> String {
+pub fn cut(text: &str, chars: usize) -> String {
     // Four times as much is enough to fill the line after white space has shrunk, unless there
     // is next to nothing else; the whole of a large text is not walked for one line.
     let beginning: String = text.chars().take(chars.saturating_mul(4).saturating_add(1)).collect();

@@ -1,5 +1,6 @@
 //! Driving one task here: what `run` does, and steering verbs when no worker is alive (CL-6).
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,11 @@ use super::ways::ways_to_wake;
 use super::{print, store_of};
 use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
+use crate::live::{Centre, Ending, Live, totals_line};
+use crate::talk;
 
-/// What of a task that is driven goes to standard output.
+/// What of a task that is driven goes to standard output; with the answer, what leads to it is
+/// shown on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The answer of the turn.
@@ -42,7 +46,12 @@ pub async fn drive(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, F
     let (ended, follow_until) = watch::channel(false);
     let follow = || tokio::spawn(follow(client.clone(), task.clone(), follow_until));
     let follower = (shown == Shown::Events).then(follow);
-    let worked = work(client, task).await;
+    let live = (shown == Shown::Answer).then(|| Live::start(client.clone(), Centre::Task(task.clone())));
+    let worked = work(client, task, live.clone()).await;
+    let ending = match live {
+        Some(live) => live.finish().await,
+        None => Ending::default(),
+    };
     let _ = ended.send(true);
     if let Some(follower) = follower {
         match follower.await {
@@ -53,12 +62,17 @@ pub async fn drive(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, F
         }
     }
     worked?;
-    conclude(client, task, shown).await
+    conclude(client, task, shown, &ending).await
 }
 
 /// Works on the task alone; Ctrl-C interrupts its turn, a second one stops at once (CL-7).
-async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
-    let host = compose::host(store_of(client)).build();
+async fn work(client: &Client, task: &TaskId, live: Option<Arc<Live>>) -> Result<(), Fault> {
+    let host = compose::host(store_of(client));
+    let host = match live {
+        Some(live) => host.observer(live.clone()).audience(live),
+        None => host,
+    };
+    let host = host.build();
     let (queues, concurrency) = (Vec::new(), CONCURRENCY);
     let work = Work { queues, lease: LEASE, concurrency, until_idle: false, only: Some(task.clone()) };
     let worker = compose::worker(Arc::clone(&host), compose::identity(), work);
@@ -79,6 +93,7 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
                     return Err(Fault::Interrupted);
                 }
                 interrupted_at = Some(Instant::now());
+                talk::say("interrupting; Ctrl-C again stops at once");
                 let actor = compose::actor();
                 tokio::select! {
                     delivered = client.interrupt(task, &actor, None) => if let Err(error) = delivered {
@@ -98,7 +113,7 @@ async fn work(client: &Client, task: &TaskId) -> Result<(), Fault> {
     }
     // One that was over before the interrupt came is no matter to carry on.
     if interrupted_at.is_some() && !client.row(task).await?.projection.status.is_over() {
-        eprintln!("plica: interrupted; `plica send {task} TEXT` carries on");
+        talk::say(format!("interrupted; `plica send {task} TEXT` carries on"));
         return Err(Fault::Interrupted);
     }
     Ok(())
@@ -141,7 +156,7 @@ async fn follow(client: Client, task: TaskId, mut until: watch::Receiver<bool>) 
 }
 
 /// Says what came of it: the answer on standard output, anything else on standard error.
-async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fault> {
+async fn conclude(client: &Client, task: &TaskId, shown: Shown, ending: &Ending) -> Result<u8, Fault> {
     let row = client.row(task).await?;
     if let Some(blocked) = &row.blocked {
         return Err(Fault::Config(format!(
@@ -151,11 +166,17 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
     if shown == Shown::Answer
         && let Some(text) = client.answer(task).await?
     {
-        match print(format!("{text}\n").as_bytes()) {
-            // What came of the task is what counts, whoever reads it.
-            Ok(()) | Err(Fault::ReaderGone) => {}
-            Err(fault) => return Err(fault),
+        // Whoever has read it on this terminal as it came need not read it again.
+        if !(std::io::stdout().is_terminal() && ending.shown.as_ref() == Some(&text)) {
+            match print(format!("{text}\n").as_bytes()) {
+                // What came of the task is what counts, whoever reads it.
+                Ok(()) | Err(Fault::ReaderGone) => {}
+                Err(fault) => return Err(fault),
+            }
         }
+    }
+    if ending.totals.requests > 0 {
+        talk::say(totals_line(&ending.totals));
     }
     let failure = match client.ended_by(task).await? {
         Some(Payload::TaskFailed(failed)) => Some(Failure { detail: failed.detail, reason: failed.reason }),
@@ -165,24 +186,24 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown) -> Result<u8, Fa
     match row.projection.status {
         Status::Completed => Ok(0),
         Status::Failed => {
-            eprintln!("plica: task {task} failed{}; see `plica events {task}`", words(failure.as_ref()));
+            talk::say(format!("task {task} failed{}; see `plica events {task}`", words(failure.as_ref())));
             Ok(1)
         }
         Status::Cancelled => {
-            eprintln!("plica: task {task} was cancelled");
+            talk::say(format!("task {task} was cancelled"));
             Ok(1)
         }
         Status::Waiting => {
             if let Some(failure) = &failure {
-                eprintln!("plica: the turn failed{}", words(Some(failure)));
+                talk::say(format!("the turn failed{}", words(Some(failure))));
             }
             let state = client.state(task, None, false).await?;
             let ways = ways_to_wake(client, &state, client.store().now().await?).await?;
-            eprintln!("plica: task {task} waits for {}", ways.join("\n  or for "));
+            talk::say(format!("task {task} waits for {}", ways.join("\n  or for ")));
             Ok(WAITING)
         }
         Status::Ready | Status::Running => {
-            eprintln!("plica: task {task} is {}; `plica show {task}` says more", row.projection.status);
+            talk::say(format!("task {task} is {}; `plica show {task}` says more", row.projection.status));
             Ok(WAITING)
         }
     }

@@ -12,6 +12,7 @@ use super::{named, print};
 use crate::args::Events;
 use crate::fault::Fault;
 use crate::render;
+use crate::talk;
 
 /// Events read at once.
 const PAGE: usize = 500;
@@ -53,7 +54,7 @@ fn show(arguments: &Events, stored: &StoredEvent) -> Result<(), Fault> {
         Ok(_) if arguments.json => print(&write_line(&stored.body, &stored.hash)),
         Ok(event) => print(format!("{}\n", render::event_line(&event)).as_bytes()),
         Err(error) => {
-            eprintln!("plica: event {}: {error}", stored.seq);
+            talk::say(format!("event {}: {error}", stored.seq));
             Ok(())
         }
     }

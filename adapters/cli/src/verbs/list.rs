@@ -11,6 +11,7 @@ use super::{json_line, print};
 use crate::args::List;
 use crate::fault::Fault;
 use crate::render;
+use crate::talk;
 
 /// Rows read at once.
 const PAGE: usize = 500;
@@ -47,7 +48,7 @@ pub async fn list(client: &Client, arguments: List) -> Result<u8, Fault> {
     }
     if !arguments.json {
         if shown.is_empty() {
-            eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
+            talk::say("no tasks; `plica run --agent FILE GOAL` makes one");
         } else {
             let now = client.store().now().await?;
             print(render::task_table(&shown, now).as_bytes())?;
@@ -83,7 +84,7 @@ async fn tree(client: &Client, limit: Option<u64>) -> Result<u8, Fault> {
         subtasks.into_iter().partition(|row| row.facts.source.as_ref().is_some_and(|source| !shown.contains(source)));
     let roots: Vec<Row> = alone.into_iter().chain(roots).collect();
     if roots.is_empty() {
-        eprintln!("plica: no tasks; `plica run --agent FILE GOAL` makes one");
+        talk::say("no tasks; `plica run --agent FILE GOAL` makes one");
         return Ok(0);
     }
     let now = client.store().now().await?;

@@ -1,6 +1,10 @@
 //! The verbs, a file each.
 
+mod agent;
+mod agent_set;
 mod back;
+mod completions;
+mod demo;
 mod doctor;
 mod drive;
 mod events;
@@ -24,36 +28,43 @@ use plica_kernel::event::ApprovalVerdict;
 use plica_ports::Store;
 use plica_ports::store::Row;
 
-use crate::args::{Arguments, ReadText, Text, Verb};
+use crate::args::{Agent, AgentVerb, Arguments, ReadText, Text, Verb};
 use crate::compose;
 use crate::fault::Fault;
+use crate::talk;
 
 /// Carries out what the command line asks for; the exit status.
 pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
-    let store = compose::store(arguments.store.as_deref())?;
-    let client = Client::new(Arc::clone(&store));
+    let store = arguments.store;
+    // Opened by the verbs that need it: a store that is not there is no matter to the others.
+    let store = || compose::store(store.as_deref());
+    let client = || store().map(Client::new);
     match arguments.verb {
-        Verb::Run(run) => run::run(&client, run).await,
-        Verb::Submit(submit) => submit::submit(&client, submit).await,
-        Verb::Worker(worker) => worker::work(store, worker).await,
-        Verb::List(list) => list::list(&client, list).await,
-        Verb::Show(show) => show::show(&client, show).await,
-        Verb::Events(events) => events::events(&client, events).await,
-        Verb::Messages(messages) => messages::messages(&client, messages).await,
-        Verb::Send(send) => steer::send(&client, send).await,
-        Verb::Cancel(cancel) => steer::cancel(&client, cancel).await,
-        Verb::Interrupt(order) => steer::interrupt(&client, order).await,
-        Verb::Close(order) => steer::close(&client, order).await,
-        Verb::Reopen(order) => steer::reopen(&client, order).await,
-        Verb::Rewind(rewind) => back::rewind(&client, rewind).await,
-        Verb::Fork(fork) => back::fork(&client, fork).await,
-        Verb::Signal(signal) => steer::signal(&client, signal).await,
-        Verb::Answer(answer) => people::answer(&client, answer).await,
-        Verb::Approve(ruling) => people::rule(&client, ruling, ApprovalVerdict::Approve).await,
-        Verb::Deny(ruling) => people::rule(&client, ruling, ApprovalVerdict::Deny).await,
-        Verb::Verify(verify) => verify::verify(&client, verify).await,
-        Verb::Doctor(doctor) => doctor::doctor(&client, doctor).await,
+        Verb::Run(run) => run::run(&client()?, run).await,
+        Verb::Submit(submit) => submit::submit(&client()?, submit).await,
+        Verb::Worker(worker) => worker::work(store()?, worker).await,
+        Verb::List(list) => list::list(&client()?, list).await,
+        Verb::Show(show) => show::show(&client()?, show).await,
+        Verb::Events(events) => events::events(&client()?, events).await,
+        Verb::Messages(messages) => messages::messages(&client()?, messages).await,
+        Verb::Send(send) => steer::send(&client()?, send).await,
+        Verb::Cancel(cancel) => steer::cancel(&client()?, cancel).await,
+        Verb::Interrupt(order) => steer::interrupt(&client()?, order).await,
+        Verb::Close(order) => steer::close(&client()?, order).await,
+        Verb::Reopen(order) => steer::reopen(&client()?, order).await,
+        Verb::Rewind(rewind) => back::rewind(&client()?, rewind).await,
+        Verb::Fork(fork) => back::fork(&client()?, fork).await,
+        Verb::Signal(signal) => steer::signal(&client()?, signal).await,
+        Verb::Answer(answer) => people::answer(&client()?, answer).await,
+        Verb::Approve(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Approve).await,
+        Verb::Deny(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Deny).await,
+        Verb::Verify(verify) => verify::verify(&client()?, verify).await,
+        Verb::Doctor(doctor) => doctor::doctor(&client()?, doctor).await,
+        Verb::Agent(Agent { wanted: AgentVerb::Set(set) }) => agent_set::set(&client()?, set).await,
+        Verb::Agent(agent) => agent::agent(&agent.wanted),
+        Verb::Demo(demo) => demo::demo(demo).await,
         Verb::Man(man) => man::man(&man),
+        Verb::Completions(completions) => completions::completions(&completions),
     }
 }
 
@@ -93,14 +104,17 @@ fn read_text(text: Text) -> Result<String, Fault> {
         .read(io::stdin().lock())
         .map_err(|error| Fault::Usage(format!("standard input cannot be read: {error}")))?;
     if replaced {
-        eprintln!("plica: bytes that are not UTF-8 were replaced with U+FFFD");
+        talk::say("bytes that are not UTF-8 were replaced with U+FFFD");
     }
     Ok(text)
 }
 
 /// Writes to standard output. A reader that went away has had enough, which ends the verb and
 /// is no error.
+///
+/// What was said before stands before it, where both go to one place.
 fn print(bytes: &[u8]) -> Result<(), Fault> {
+    talk::settle();
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),

@@ -5,6 +5,7 @@ use plica_engine::Client;
 use super::ways::open_subtasks;
 use super::{named, print};
 use crate::args::Show;
+use crate::commands;
 use crate::compose;
 use crate::fault::Fault;
 use crate::render::{self, Attendance};
@@ -25,7 +26,7 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
         Err(error) => {
             // What the row says is worth having where the log cannot be read (CL-8).
             if !arguments.json {
-                print(render::show_row(&row).as_bytes())?;
+                print(commands::complete(&render::show_row(&row)).as_bytes())?;
             }
             return Err(error.into());
         }
@@ -40,7 +41,8 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
         let gone = row.holder.as_ref().is_some_and(compose::is_gone);
         let attendance = Attendance { workers: &workers, holder_is_gone: gone };
         let subtasks = open_subtasks(client, &state, now).await?;
-        print(render::show(&row, &state, &attendance, &subtasks, now).as_bytes())?;
+        let text = render::show(&row, &state, &attendance, &subtasks, now);
+        print(commands::complete(&text).as_bytes())?;
     }
     Ok(0)
 }

@@ -16,6 +16,7 @@ use super::{json_line, named, print, read_text};
 use crate::args::{Cancel, Send, Signal, Steer};
 use crate::compose;
 use crate::fault::Fault;
+use crate::talk;
 
 /// How long a worker that is alive may take to reopen a conversation.
 const CARRIED_OUT: Duration = Duration::from_secs(5);
@@ -113,9 +114,9 @@ pub async fn go_on(client: &Client, row: &Row, detach: bool, json: bool) -> Resu
         drive(client, &task, if json { Shown::Nothing } else { Shown::Answer }).await?
     } else {
         if attended {
-            eprintln!("plica: delivered; a worker is alive: `plica events {id} --follow` shows what comes of it");
+            talk::say(format!("delivered; a worker is alive: `plica events {id} --follow` shows what comes of it"));
         } else {
-            eprintln!("plica: delivered; no worker is alive: `plica worker --until-idle` works on it");
+            talk::say("delivered; no worker is alive: `plica worker --until-idle` works on it");
         }
         0
     };

@@ -31,19 +31,24 @@ pub async fn submit(client: &Client, arguments: Submit) -> Result<u8, Fault> {
 
 /// A submission of `goal` to the agent of a file.
 pub fn prepare(file: &Path, goal: String) -> Result<Submission, Fault> {
+    let Agent { definition, blobs } = read_agent(file)?;
+    Ok(Submission { actor: compose::actor(), blobs, ..Submission::new(definition, goal) })
+}
+
+/// The agent of a file, for which this build has all it needs.
+pub fn read_agent(file: &Path) -> Result<Agent, Fault> {
     let here = std::env::current_dir().map_err(|error| Fault::Config(format!("no current folder: {error}")))?;
     let tools = compose::tool_names();
     let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
-    let Agent { definition, blobs } =
-        AgentReader::new(&tools, &here).read(file).map_err(|error| Fault::Config(error.to_string()))?;
+    let agent = AgentReader::new(&tools, &here).read(file).map_err(|error| Fault::Config(error.to_string()))?;
     let providers = compose::providers();
-    if !providers.contains(&definition.model.provider.as_str()) {
+    if !providers.contains(&agent.definition.model.provider.as_str()) {
         return Err(Fault::Config(format!(
             "{}: no adapter for model provider {:?} in this build; there is: {}",
             file.display(),
-            definition.model.provider,
+            agent.definition.model.provider,
             providers.join(", ")
         )));
     }
-    Ok(Submission { actor: compose::actor(), blobs, ..Submission::new(definition, goal) })
+    Ok(agent)
 }

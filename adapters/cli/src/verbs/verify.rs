@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{json_line, named, print};
 use crate::args::Verify;
+use crate::commands;
 use crate::fault::Fault;
 use crate::render::counted;
 
@@ -21,7 +22,7 @@ pub async fn verify(client: &Client, arguments: Verify) -> Result<u8, Fault> {
     if arguments.json {
         print(&json_line(&as_json(&verdict)))?;
     } else {
-        print(in_words(&verdict).as_bytes())?;
+        print(commands::complete(&in_words(&verdict)).as_bytes())?;
     }
     if verdict.is_ok() { Ok(0) } else { Err(Fault::Verification) }
 }

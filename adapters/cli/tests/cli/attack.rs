@@ -64,7 +64,7 @@ fn cl_7_an_interrupt_stops_subtasks_too() {
     run.signal("INT");
     let ended = run.end().exits(130).says(&["`plica send "]);
     let task = root(&world);
-    let child = format!("{task}.7.0.1");
+    let child = world.payloads(&task, "SubtaskSpawned")[0]["child"].as_str().expect("an id").to_owned();
     assert_eq!((world.status(&task).as_str(), world.status(&child).as_str()), ("waiting", "cancelled"));
     let printed = ended.next_commands().into_iter().find(|words| words[0] == "send").expect("a command to type");
     assert_eq!(world.plica(&printed).exits(0).out, b"Carried on.\n");

@@ -2,10 +2,15 @@
 
 mod attack;
 mod bad_input;
+mod budget;
 mod damage;
+mod demo;
+mod examples;
 mod kill;
+mod live;
 mod model;
 mod read;
+mod revise;
 mod steer;
 mod work;
 mod world;

@@ -124,3 +124,36 @@ fn cl_8_doctor_says_which_models_can_be_reached() {
         found["models"].as_array().and_then(|models| models.iter().find(|model| model["provider"] == "openai"));
     assert_eq!(openai.map(|model| &model["ready"]), Some(&serde_json::json!(false)));
 }
+
+/// CL-8: `doctor FILE` checks an agent file and asks its server for the models that it has.
+#[test]
+fn cl_8_doctor_checks_agent_files_and_asks_their_servers() {
+    let world = World::new();
+    let listed = || vec![Act::Send(response(200, &[], r#"{"data": [{"id": "m"}, {"id": "n:8b"}]}"#))];
+    let refused = vec![Act::Send(response(401, &[], &Chat.error(&format!("wrong key: {KEY}"))))];
+    let provider = Provider::new(vec![listed(), listed(), refused]);
+    let agent = provider.agent(&world);
+    let doctor = |args: &[&str]| {
+        let ended = world.command(args).env(KEY_VARIABLE, KEY).output().expect("the program runs");
+        let ran = Ran::ended(args, &ended);
+        is_clean(&world, &ran);
+        ran
+    };
+    let said = doctor(&["doctor", text(&agent)]).exits(0).text();
+    assert!(
+        said.contains("agent remote, model openai-compatible:m, Bash, in ") && said.contains("it serves m, n:8b\n")
+    );
+    let disk = said.lines().find(|line| line.starts_with("disk ")).expect("the disk was measured");
+    assert!(disk.contains(" commits a second"), "{disk}");
+    let other = std::fs::read_to_string(&agent).expect("the agent").replace("name = \"m\"", "name = \"o\"");
+    let other = world.write("other.toml", &other);
+    let found = doctor(&["doctor", "--json", text(&other)]).exits(0).json();
+    assert_eq!(found["agents"][0]["model_known"], false, "{found}");
+    let said = doctor(&["doctor", text(&agent)]).exits(0).text();
+    assert!(said.contains("is set, but ") && said.contains(KEY_VARIABLE), "{said}");
+    let broken = world.write("broken.toml", "name = \"b\"\nmodle = \"x\"\n");
+    doctor(&["doctor", text(&broken)]).exits(4).says(&["modle", "did you mean `model`"]);
+    world.plica(&["agent", "check", text(&broken)]).exits(4).says(&["modle", "did you mean `model`"]);
+    let checked = world.plica(&["agent", "check", "--json", text(&agent), text(&broken)]).exits(4).lines();
+    assert_eq!((&checked[0]["ok"], &checked[1]["ok"]), (&true.into(), &false.into()));
+}

@@ -124,6 +124,9 @@ fn st_2_what_need_not_be_flushed_is_not() {
     let (lazy, _) = job(Kind::Lazy(Ok(0)), |tx| write(tx, "lazy"));
     world.writer.serve(vec![lazy]);
     assert_eq!(world.synchronous(), 1, "one of renewals alone is not");
+    let (claim, _) = job(Kind::Holds(Ok(0)), |tx| write(tx, "claimed"));
+    world.writer.serve(vec![claim]);
+    assert_eq!(world.synchronous(), 1, "and neither is one of claims");
     let (lazy, _) = job(Kind::Lazy(Ok(0)), |tx| write(tx, "lazy too"));
     world.writer.serve(vec![lazy, noting("not lazy").0]);
     assert_eq!(world.synchronous(), 2, "but one that carries anything else is");

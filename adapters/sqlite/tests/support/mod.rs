@@ -70,6 +70,26 @@ pub fn process_apart(flags: &str, setup: &str, name: &str, path: &Path) -> Optio
     Some(spawn(shell, name, path))
 }
 
+/// The same, where the `nth` system call of this name on the store's files fails in each thread with
+/// an error of the device; `None`, which is said, where the machine has no means to do that.
+pub fn process_struck(system_call: &str, nth: usize, name: &str, path: &Path) -> Option<Child> {
+    let allowed = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        println!("not proved here: there is no `strace`, or it may trace nothing");
+        return None;
+    }
+    let mut tracer = Command::new("strace");
+    tracer.args(["-f", "-qq", "-o", "/dev/null"]);
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        tracer.arg("-P").arg(file);
+    }
+    tracer.args(["-e", &format!("inject=?{system_call}:error=EIO:when={nth}")]);
+    tracer.arg(std::env::current_exe().expect("a test is a file"));
+    Some(spawn(tracer, name, path))
+}
+
 fn spawn(mut command: Command, name: &str, path: &Path) -> Child {
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(FILE, path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this test runs again")

@@ -19,9 +19,14 @@ use plica_sqlite::{OpenOptions, SqliteStore};
 
 use crate::mix;
 
+/// The event that agents wait for.
+pub(crate) const EVENT: &str = "go";
+
 /// Makes a call in each of the first `rounds` replies of a turn and then answers.
 struct Talker {
     rounds: u64,
+    /// Whether the calls wait for an event.
+    waits: bool,
 }
 
 #[async_trait]
@@ -29,9 +34,12 @@ impl Model for Talker {
     async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
         let said = request.assistant_messages;
         let text = Block::Text { text: mix::text(said + 1, 300) };
-        let args = format!("{{\"file_path\":\"src/module_{said}.rs\"}}");
+        let (tool, args) = match self.waits {
+            true => ("Wait", format!("{{\"event\":\"{EVENT}\"}}")),
+            false => ("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}")),
+        };
         let (blocks, stop) = if said < self.rounds {
-            let call = Block::ToolUse { args, id: Some(format!("call_{said:024}")), tool: "Read".into() };
+            let call = Block::ToolUse { args, id: Some(format!("call_{said:024}")), tool: tool.into() };
             (vec![text, call], StopReason::Calls)
         } else {
             (vec![text], StopReason::End)
@@ -104,6 +112,15 @@ pub(crate) struct Engine {
 impl Engine {
     /// A host on the file at `path` whose tasks make `rounds` calls.
     pub(crate) fn new(path: &Path, rounds: u64) -> Self {
+        Self::with(path, Talker { rounds, waits: false })
+    }
+
+    /// A host on the file at `path` whose tasks wait for an event once.
+    pub(crate) fn waiting(path: &Path) -> Self {
+        Self::with(path, Talker { rounds: 1, waits: true })
+    }
+
+    fn with(path: &Path, talker: Talker) -> Self {
         let store = Arc::new(SqliteStore::open(path, OpenOptions::default()).expect("a path for a store"));
         let requests = Arc::new(Requests::default());
         let declaration = ToolDeclaration {
@@ -114,7 +131,7 @@ impl Engine {
             retry_safe: true,
             version: "1".into(),
         };
-        let host = Host::builder(store.clone(), Arc::new(Models(Arc::new(Talker { rounds }))))
+        let host = Host::builder(store.clone(), Arc::new(Models(Arc::new(talker))))
             .tool(Arc::new(Read(declaration)))
             .observer(requests.clone())
             .build();
@@ -129,6 +146,11 @@ impl Engine {
 
     /// A worker that ends when nothing is left to do, or only when it is told to.
     pub(crate) fn worker(&self, until_idle: bool) -> Worker {
+        self.worker_of(until_idle, 4)
+    }
+
+    /// The same, which works on so many tasks at once.
+    pub(crate) fn worker_of(&self, until_idle: bool, concurrency: usize) -> Worker {
         let identity = Identity {
             id: WorkerId::new("bench").expect("an id"),
             instance: InstanceId::new(format!("bench-{}", std::process::id())).expect("an id"),
@@ -137,7 +159,7 @@ impl Engine {
             process: plica_sqlite::process_identity(),
         };
         let lease = Duration::from_secs(30);
-        let options = WorkerOptions { identity, queues: vec![], lease, concurrency: 4, until_idle, only: None };
+        let options = WorkerOptions { identity, queues: vec![], lease, concurrency, until_idle, only: None };
         Worker::new(self.host.clone(), options)
     }
 
@@ -173,7 +195,7 @@ pub(crate) fn definition(interactive: bool) -> Definition {
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools: vec!["Read".into()],
+        tools: vec!["Read".into(), "Wait".into()],
         workspace: "/".into(),
     }
 }

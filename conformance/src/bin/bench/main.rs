@@ -19,6 +19,7 @@ mod report;
 mod rounds;
 mod snapshots;
 mod waiting;
+mod waking;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 20] = [
+const CASES: [(&str, Case); 21] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
@@ -59,6 +60,7 @@ const CASES: [(&str, Case); 20] = [
     ("B1", appends::bytes),
     ("flat", rounds::flat),
     ("idle", waiting::idle),
+    ("wakes", waking::all),
     ("long", snapshots::long_task),
 ];
 

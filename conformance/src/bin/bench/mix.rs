@@ -114,6 +114,7 @@ impl Life {
             stopping: false,
             unusable: None,
             rewinds: Default::default(),
+            pins: Vec::new(),
             spawns: Default::default(),
         };
         let composer = Composer { version: "plain.v1".into(), model: "provider:model-of-the-year".into() };

@@ -44,6 +44,12 @@ pub(crate) fn child(role: &str, arguments: &[String]) -> ExitCode {
                 engine.submit(false).await;
                 engine.work().await;
             }
+            "--child-send" => {
+                let engine = Engine::new(path, 0);
+                let task = TaskId::new(arguments[2].as_str()).expect("a task");
+                crate::rounds::deliver(&engine, &task, number).await;
+                println!("sent");
+            }
             "--child-idle" => crate::waiting::idle_child(path, number).await,
             other => panic!("no role {other}"),
         }

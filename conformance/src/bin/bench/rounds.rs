@@ -1,8 +1,12 @@
 //! Whole rounds by the real engine: E1, E6, B3, and that none of it grows.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use plica_engine::Stop;
+use plica_kernel::id::TaskId;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
 use plica_ports::Store;
@@ -11,6 +15,7 @@ use crate::Bench;
 use crate::engine::Engine;
 use crate::measure::{TURNS, median};
 use crate::mix::file_bytes;
+use crate::processes::itself;
 use crate::raw::RawLoop;
 use crate::report::{Bar, Limit, Report, rate, short, time};
 
@@ -98,12 +103,42 @@ pub(crate) fn flat(bench: &Bench, report: &mut Report) {
     add("the same, another system's at turn 400", late_text, "21.2 KB".into(), late / 21_200.0, 0.5);
 }
 
-/// E6: from a message to a waiting task to its next request on record.
+/// Who sends the messages of E6.
+#[derive(Debug, Clone, Copy)]
+enum Sender {
+    /// Somebody in the worker's own process.
+    Here,
+    /// Somebody in another process.
+    Elsewhere,
+}
+
+/// E6: from a message that is delivered to a waiting task, to its next request on record. The
+/// delivery is durable by then, and the request is one more commit.
 pub(crate) fn wake(bench: &Bench, report: &mut Report) {
-    let engine = Engine::new(&bench.folder.join("e6"), 0);
-    let mut raw = RawLoop::new(&bench.folder.join("e6-raw"), 628);
+    for (sender, what, limit) in [
+        (Sender::Here, "message delivered to next request on record, one raw commit; beyond it in ms", 1.0),
+        (Sender::Elsewhere, "the same, delivered by another process", 100.0),
+    ] {
+        let (latencies, commits) = wakes(bench, sender);
+        let beyond: Vec<f64> = latencies.iter().zip(&commits).map(|(late, commit)| (late - commit) * 1e3).collect();
+        report.add(Bar {
+            id: "E6",
+            what,
+            ours: time(median(&latencies)),
+            against: time(median(&commits)),
+            ratio: median(&beyond),
+            limit: Limit::AtMost(limit),
+        });
+    }
+}
+
+/// How long each wake took, and a raw commit beside it.
+fn wakes(bench: &Bench, sender: Sender) -> (Vec<f64>, Vec<f64>) {
+    let path = bench.folder.join(format!("e6-{sender:?}"));
+    let engine = Engine::new(&path, 0);
+    let mut raw = RawLoop::new(&bench.folder.join(format!("e6-raw-{sender:?}")), 628);
     let stop = Stop::new();
-    let (mut latencies, mut commits, mut beyond) = (vec![], vec![], vec![]);
+    let (mut latencies, mut commits) = (vec![], vec![]);
     bench.runtime.block_on(async {
         let task = engine.submit(true).await;
         let (worker, told) = (engine.worker(false), stop.clone());
@@ -116,35 +151,48 @@ pub(crate) fn wake(bench: &Bench, report: &mut Report) {
             // Until the worker has nothing better to do than to wait for news.
             tokio::time::sleep(Duration::from_millis(20)).await;
             engine.requests.take();
-            let key = format!("wake-{number}").parse().expect("a key");
-            let sent = Instant::now();
-            let item = Item::Message { text: "Go on.".into() };
-            engine.store.deliver(&task, "user:ada", &item, &key).await.expect("the message is taken");
-            let latency = (engine.requests.next().await - sent).as_secs_f64();
+            let delivered = match sender {
+                Sender::Here => {
+                    deliver(&engine, &task, number).await;
+                    Instant::now()
+                }
+                Sender::Elsewhere => send_from_elsewhere(&path, &task, number),
+            };
+            latencies.push((engine.requests.next().await - delivered).as_secs_f64());
             let mut times = vec![];
             for _ in 0..TURNS {
                 let one = Instant::now();
                 raw.append(1);
                 times.push(one.elapsed().as_secs_f64());
             }
-            latencies.push(latency);
             commits.push(median(&times));
-            beyond.push((latency - median(&times)) * 1e3);
         }
         stop.stop();
         working.await.expect("the worker ends").expect("the worker ends well");
     });
-    report.add(Bar {
-        id: "E6",
-        what: "message to next request on record, one raw commit; beyond it in ms",
-        ours: time(median(&latencies)),
-        against: time(median(&commits)),
-        ratio: median(&beyond),
-        limit: Limit::AtMost(1.0),
-    });
+    (latencies, commits)
 }
 
-async fn is_waiting(engine: &Engine, task: &plica_kernel::id::TaskId) -> bool {
+/// Delivers the `number`-th message.
+pub(crate) async fn deliver(engine: &Engine, task: &TaskId, number: usize) {
+    let key = format!("wake-{number}").parse().expect("a key");
+    let item = Item::Message { text: "Go on.".into() };
+    engine.store.deliver(task, "user:ada", &item, &key).await.expect("the message is taken");
+}
+
+/// Delivers the `number`-th message from another process; when it said that it had.
+fn send_from_elsewhere(path: &Path, task: &TaskId, number: usize) -> Instant {
+    let mut child = itself("--child-send", path, number).arg(task.as_str()).stdout(Stdio::piped()).spawn();
+    let child = child.as_mut().expect("a sender starts");
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped"));
+    lines.read_line(&mut said).expect("it says when it is done");
+    let delivered = Instant::now();
+    assert!(child.wait().expect("the sender ends").success() && said == "sent\n", "a sender failed: {said}");
+    delivered
+}
+
+async fn is_waiting(engine: &Engine, task: &TaskId) -> bool {
     let row = engine.store.row(task).await.expect("rows can be read").expect("the task has a row");
     row.projection.status == Status::Waiting && row.holder.is_none()
 }

@@ -15,6 +15,7 @@ pub type Contents = BTreeMap<String, Vec<u8>>;
 pub struct Event {
     pub seq: u64,
     pub kind: String,
+    pub actor: String,
     pub at: String,
     pub epoch: u64,
     pub run: String,
@@ -80,6 +81,7 @@ impl Event {
         Ok(Self {
             seq: stored.seq.0,
             kind: text("type")?,
+            actor: text("actor")?,
             at: text("at")?,
             epoch: must("epoch")?,
             run: text("run")?,
@@ -129,6 +131,7 @@ impl Event {
                 | "TaskSnapshot"
                 | "CheckpointRecorded"
                 | "LateResultRecorded"
+                | "ExtensionRecorded"
                 | "EffectResolved"
                 | "RetentionChanged"
                 | "ArtifactRetired"

@@ -76,11 +76,17 @@ impl Holds {
         self.not_before = None;
     }
 
-    /// The hold was handed back.
-    pub fn released(&mut self, epoch: u64, run: &str, not_before: Option<Timestamp>) -> Result<(), String> {
+    /// The hold of a task that `works`, or waits or is over, was handed back.
+    pub fn released(
+        &mut self,
+        epoch: u64,
+        run: &str,
+        not_before: Option<Timestamp>,
+        works: bool,
+    ) -> Result<(), String> {
         self.holder(epoch, run)?;
         self.now = None;
-        self.not_before = not_before;
+        self.not_before = not_before.filter(|_| works);
         if not_before.is_some() {
             self.idle = self.idle.saturating_sub(1);
         }

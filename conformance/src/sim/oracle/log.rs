@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::event::{Contents, Event, Part, genesis, text_of};
-use super::inbox::Inbox;
+use super::inbox::{Inbox, key_of, steers};
 use super::rounds::Rounds;
+use super::waits::{Need, Wake};
 use crate::sim::agents::Plan;
 use crate::sim::outside::Outside;
 
@@ -40,13 +43,21 @@ pub struct Log {
     run: String,
     /// Events that the append in progress still lacks.
     owed: u64,
-    kinds: Vec<String>,
     decisions: BTreeSet<u64>,
     /// Actions without an outcome.
     open: BTreeMap<u64, String>,
     /// Positions that `TaskWoken` events name.
     woken_by: BTreeSet<u64>,
     pub rounds: Rounds,
+    /// The answer that the task ended with.
+    pub answer: Option<Value>,
+    /// Whether a message, and nothing but people, can make it go on.
+    pub waits_for_message: bool,
+    /// What wakes the task.
+    pub wake: Wake,
+    pub reopened: bool,
+    /// Events of the append that is not acknowledged yet.
+    pub recent: Vec<Event>,
 }
 
 /// What an event is judged by besides its log.
@@ -67,10 +78,17 @@ impl Log {
         self.seq = event.seq;
         self.hash.clone_from(&event.hash);
         self.at.clone_from(&event.at);
-        self.kinds.push(event.kind.clone());
+        self.recent.push(event.clone());
         match event.kind.as_str() {
             "MessagesAppended" => self.messages(event, inbox, around),
-            "TaskWoken" => self.woken(event),
+            "TaskWoken" => {
+                self.woken(event, inbox)?;
+                self.rounds.push(event, around)
+            }
+            "TaskCompleted" => {
+                self.answer = Some(event.payload["answer"].clone());
+                Ok(())
+            }
             "TaskSnapshot" if event.number("through") + 1 != event.seq => Err("a snapshot is of another state".into()),
             "TaskFailed" => self.rounds.failed(event.text("reason")?, around.plan),
             "TaskSuspended" => match event.payload["failure"]["reason"].as_str() {
@@ -79,11 +97,24 @@ impl Log {
             },
             _ => self.rounds.push(event, around),
         }?;
-        let rests = !event.payload["failure"].is_null() || !event.payload["answer"].is_null();
-        if event.ends() || event.kind == "TaskSuspended" && rests {
-            self.rounds.turn_ended();
+        match event.kind.as_str() {
+            "TaskSuspended" => self.suspended(event),
+            "TurnInterrupted" => {
+                self.rounds.turn_ended();
+                self.rounds.waits.needs.push(Need::Word(event.seq));
+                Ok(())
+            }
+            "ConversationReopened" => {
+                self.reopened = true;
+                Ok(())
+            }
+            _ => {
+                if event.ends() {
+                    self.rounds.turn_ended();
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn chain(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
@@ -147,7 +178,14 @@ impl Log {
     fn place(&mut self, event: &Event) -> Result<(), String> {
         let (from, kind) = (self.status, event.kind.as_str());
         if from.is_over() {
-            return if event.outlives() { Ok(()) } else { Err(format!("{kind} {} follows the end", event.seq)) };
+            if !event.outlives() {
+                return Err(format!("{kind} {} follows the end", event.seq));
+            }
+            if kind == "ConversationReopened" {
+                (self.status, self.waits_for_message) = (Status::Waiting, true);
+                self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
+            }
+            return Ok(());
         }
         let to = match (from, kind) {
             (Status::Unborn, "TaskCreated") | (Status::Waiting, "TaskWoken") => Status::Ready,
@@ -193,10 +231,59 @@ impl Log {
         Ok(())
     }
 
-    fn woken(&mut self, event: &Event) -> Result<(), String> {
-        match event.payload["item"]["position"].as_u64() {
-            Some(position) if !self.woken_by.insert(position) => Err(format!("item {position} woke the task twice")),
-            _ => Ok(()),
+    /// A task wakes because of what it waits for, or of what steers it, and each item wakes it
+    /// once.
+    fn woken(&mut self, event: &Event, inbox: &Inbox) -> Result<(), String> {
+        let item = &event.payload["item"];
+        let wake = std::mem::take(&mut self.wake);
+        let (key, due) = (item["key"].as_str(), item["due"].as_str());
+        let Some(position) = item["position"].as_u64() else {
+            return match due {
+                Some(due) if wake.at.as_deref() == Some(due) && due <= event.at.as_str() => Ok(()),
+                _ => Err(format!("woken at {} by a timer due {due:?}, it waits until {:?}", event.at, wake.at)),
+            };
+        };
+        if !self.woken_by.insert(position) {
+            return Err(format!("item {position} woke the task twice"));
+        }
+        let lying = inbox.lying(position).ok_or_else(|| format!("woken by item {position}, which is not there"))?;
+        if item["kind"] != lying.kind() {
+            return Err(format!("woken by item {position} as {}, which is {}", item["kind"], lying.kind()));
+        }
+        match key {
+            None if steers(lying) => Ok(()),
+            Some(key) if key_of(lying).as_deref() == Some(key) => {
+                let need = wake.keys.get(key).ok_or_else(|| format!("woken by {key}, which it does not wait for"))?;
+                let there = inbox.carrying(key);
+                if there >= *need { Ok(()) } else { Err(format!("woken by {there} of {need} items with {key}")) }
+            }
+            _ => Err(format!("woken by item {position} ({}) under {key:?}", lying.kind())),
+        }
+    }
+
+    /// A task that waits has nothing under way but children, and waits for all that its calls
+    /// wait for and for nothing else.
+    fn suspended(&mut self, event: &Event) -> Result<(), String> {
+        let wake = &event.payload["wake"];
+        let alternatives = wake["any"].as_array().into_iter().flatten();
+        let key = |one: &Value| (one["key"].as_str().unwrap_or_default().to_owned(), one["need"].as_u64().unwrap_or(1));
+        self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
+        let reason = event.text("reason")?;
+        self.waits_for_message = !matches!(reason, "calls" | "budget");
+        let expected = if reason == "budget" {
+            self.rounds.waits.wake_of_budget()
+        } else if self.waits_for_message {
+            self.rounds.turn_ended();
+            self.rounds.waits.wake_of_rest()
+        } else {
+            self.rounds.waits.wake_of_calls(&self.rounds.calls)
+        };
+        if self.wake != expected {
+            return Err(format!("suspended until {:?}, its calls wait for {expected:?}", self.wake));
+        }
+        match self.open.iter().find(|(_, kind)| *kind != "SubtaskSpawned") {
+            Some((seq, kind)) => Err(format!("the task waits while {kind} {seq} is open")),
+            None => Ok(()),
         }
     }
 
@@ -208,12 +295,9 @@ impl Log {
         self.rounds.append_ends()
     }
 
-    /// Whether the last events of the log, from `after` on, suspend or end the task.
-    pub fn rests_since(&self, after: u64) -> bool {
-        let since = self.kinds.iter().skip(usize::try_from(after).unwrap_or(usize::MAX));
-        since
-            .into_iter()
-            .any(|kind| matches!(kind.as_str(), "TaskSuspended" | "TaskCompleted" | "TaskFailed" | "TaskCancelled"))
+    /// Whether the task is over, or waits for nothing but people.
+    pub fn rests(&self) -> bool {
+        self.status.is_over() || self.status == Status::Waiting && self.waits_for_message
     }
 
     /// The task is over, or rests for good.

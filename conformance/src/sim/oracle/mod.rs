@@ -3,14 +3,19 @@
 //! every append what has to hold (section 19 of the design). It reads stored bytes by itself
 //! and uses nothing of the kernel's fold.
 
+mod account;
 mod event;
 mod hold;
 mod inbox;
 mod log;
+mod reckoning;
 mod rounds;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::mem::take;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,17 +24,21 @@ use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
-use plica_ports::{CallContext, ModelRequest, RequestMessage};
+use plica_ports::{CallContext, ModelRequest};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
 
+use account::Account;
 pub use event::{Contents, references};
 use event::{Event, sha256};
 use hold::{Hold, Holds};
 use inbox::Inbox;
-pub use log::Status;
-use log::{Log, Surroundings};
+pub use inbox::Sent;
+use log::{Log, Status, Surroundings};
+use reckoning::{ended_as, finish_task, results_follow};
+pub use waits::Need;
 
-use super::agents::Plan;
+use super::agents::Plans;
 use super::outside::Outside;
 use super::time::WorldClock;
 use super::tools::Kind;
@@ -76,24 +85,28 @@ struct Books {
 #[derive(Debug)]
 pub struct Oracle {
     books: Mutex<Books>,
-    plans: Arc<BTreeMap<TaskId, Plan>>,
+    plans: Arc<Plans>,
     outside: Arc<Outside>,
     clock: Arc<WorldClock>,
     traced: bool,
     broken: Notify,
+    needs: UnboundedSender<(TaskId, Need)>,
+    open_needs: Arc<AtomicUsize>,
 }
 
 impl Oracle {
-    /// A judge of a world that begins; `traced` keeps a line of everything it hears.
+    /// A judge of a world that begins; `traced` keeps a line of everything it hears. What
+    /// tasks ask of people goes to `needs`.
     pub fn new(
-        plans: Arc<BTreeMap<TaskId, Plan>>,
+        plans: Arc<Plans>,
         outside: Arc<Outside>,
         clock: Arc<WorldClock>,
         ledger: String,
         traced: bool,
+        needs: UnboundedSender<(TaskId, Need)>,
     ) -> Self {
         let books = Mutex::new(Books { ledger, ..Books::default() });
-        Self { books, plans, outside, clock, traced, broken: Notify::new() }
+        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs, open_needs: Arc::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -186,7 +199,11 @@ impl Oracle {
     /// A claim was handed back.
     pub fn released(&self, claim: &Claim, not_before: Option<Timestamp>) {
         self.note(|| format!("{} epoch {} is handed back until {not_before:?}", claim.task, claim.epoch));
-        self.check(&claim.task, |book| book.holds.released(claim.epoch.0, claim.run.as_str(), not_before));
+        self.check(&claim.task, |book| {
+            // One that waits or is over stays as it is.
+            let works = matches!(book.log.status, Status::Ready | Status::Running);
+            book.holds.released(claim.epoch.0, claim.run.as_str(), not_before, works)
+        });
     }
 
     /// A task was blocked by its holder.
@@ -221,16 +238,52 @@ impl Oracle {
 
     /// The log grew by these events, which cite `contents`.
     pub fn grew(&self, task: &TaskId, stored: &[StoredEvent], contents: &Contents) {
-        let Some(plan) = self.plans.get(task) else {
+        let Some(plan) = self.plans.of(task) else {
             return self.violated(task.as_str(), "a task that nobody planned".into());
         };
         let ledger = self.books().ledger.clone();
         for one in stored {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
-            let around = Surroundings { task: task.as_str(), ledger: &ledger, plan, contents, outside: &self.outside };
+            let around =
+                Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
             self.check(task, |book| book.log.push(&Event::read(task.as_str(), one)?, &mut book.inbox, &around));
         }
         self.check(task, |book| book.log.append_ends());
+        self.pass_on(task);
+    }
+
+    /// Passes on what a log asks of the world outside, and compares what it says of children
+    /// with their own logs.
+    fn pass_on(&self, task: &TaskId) {
+        let Some((needs, born, ended)) = self.books().tasks.get_mut(task).map(|book| {
+            let waits = &mut book.log.rounds.waits;
+            (take(&mut waits.needs), take(&mut waits.born), take(&mut waits.ended))
+        }) else {
+            return;
+        };
+        for (child, goal) in born {
+            self.plans.bear(&child, &goal);
+        }
+        for end in ended {
+            let child = TaskId::new(end.child.as_str()).ok();
+            let Some(child) = child.filter(|_| !end.by_parent) else { continue };
+            self.check(&child, |book| ended_as(book, &end));
+        }
+        for need in needs {
+            self.open_needs.fetch_add(1, Ordering::Relaxed);
+            // Nobody listens once the world is over.
+            let _ = self.needs.send((task.clone(), need));
+        }
+    }
+
+    /// How many needs nobody has seen to yet; whoever does so takes it down.
+    pub fn open_needs(&self) -> Arc<AtomicUsize> {
+        self.open_needs.clone()
+    }
+
+    /// Positions from which on the inbox of a task is not known.
+    pub fn inbox_tail(&self, task: &TaskId) -> u64 {
+        self.books().tasks.get(task).map_or(0, |book| book.inbox.tail())
     }
 
     /// Seq of the last event that is known.
@@ -238,25 +291,63 @@ impl Oracle {
         self.books().tasks.get(task).map_or(0, |book| book.log.seq)
     }
 
-    /// Where the task stands.
-    pub fn status(&self, task: &TaskId) -> Status {
-        self.books().tasks.get(task).map(|book| book.log.status).unwrap_or_default()
+    /// Whether a task is over, or waits for nothing but people, and nothing is left to do.
+    pub fn has_ended(&self, task: &TaskId) -> bool {
+        let books = self.books();
+        books
+            .tasks
+            .get(task)
+            .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
     }
 
-    /// Whether the inbox holds something that an append is still to take.
-    pub fn has_work(&self, task: &TaskId) -> bool {
-        self.books().tasks.get(task).is_some_and(|book| book.inbox.has_work(book.log.status.is_over()))
+    /// Children are made in the append that spawns them (WA-5), and those that an append stops
+    /// are told so by it (EN-6).
+    fn family(&self, batch: &Batch) -> Result<(), String> {
+        let books = self.books();
+        let recent = books.tasks.get(&batch.task).map(|book| &book.log.recent[..]).unwrap_or_default();
+        let book = |child: &str| TaskId::new(child).ok().and_then(|child| books.tasks.get(&child));
+        let status = |child: &str| book(child).map(|book| book.log.status).unwrap_or_default();
+        let is_told = |child: &str| book(child).is_some_and(|book| book.inbox.has_cancel());
+        for event in recent {
+            match event.kind.as_str() {
+                "SubtaskSpawned" if status(event.text("child")?) == Status::Unborn => {
+                    return Err(format!("{} {} made no child", event.kind, event.seq));
+                }
+                "SubtaskCompleted" if event.actor == "engine" => {
+                    let child = event.text("child")?;
+                    if !status(child).is_over() && !is_told(child) {
+                        return Err(format!("{child} goes on after its parent stopped it"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
-    /// An append was acknowledged; its events were shown by [`Self::grew`] before.
-    pub fn appended(&self, claim: &Claim, batch: &Batch, now: Timestamp, held: bool) {
+    /// An append was acknowledged; its events, which cite `contents`, were shown by
+    /// [`Self::grew`] before.
+    pub fn appended(&self, claim: &Claim, batch: &Batch, contents: &Contents, (now, held): (Timestamp, bool)) {
+        if let Err(what) = self.family(batch) {
+            self.violated(claim.task.as_str(), what);
+        }
         self.check(&claim.task, |book| {
             book.holds.appended(claim.epoch.0, claim.run.as_str(), now, !held)?;
             if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
             }
-            batch.consumed.iter().try_for_each(|position| book.inbox.take(position.0))?;
-            if book.log.rests_since(batch.after.0) && book.inbox.tail() > batch.seen.0 {
+            let cancel = book.inbox.cancel_up_to(batch.seen.0);
+            let recent = take(&mut book.log.recent);
+            let mut account = Account::new(&recent, contents, &book.log.rounds.waits);
+            for position in &batch.consumed {
+                account.settle(position.0, book.inbox.take(position.0)?)?;
+            }
+            account.close()?;
+            if let Some(position) = cancel.filter(|_| !book.log.status.is_over()) {
+                return Err(format!("went on after its holder had seen cancel {position}"));
+            }
+            let rests = book.log.status.is_over() || book.log.status == Status::Waiting;
+            if rests && book.inbox.tail() > batch.seen.0 {
                 return Err(format!(
                     "suspended or ended over item {}, which its holder had not seen",
                     book.inbox.tail()
@@ -275,28 +366,31 @@ impl Oracle {
     }
 
     /// The store took an item, or says that it has it.
-    pub fn delivered(&self, task: &TaskId, key: &str, item: &Item, delivered: Delivered) {
-        self.note(|| format!("{task} item {} {key} fresh {} {item:.80?}", delivered.position, delivered.fresh));
+    pub fn delivered(&self, task: &TaskId, sent: &Sent<'_>, delivered: Delivered) {
+        let Sent { actor, item, key, .. } = *sent;
+        self.note(|| {
+            format!("{task} item {} {key} by {actor} fresh {} {item:.80?}", delivered.position, delivered.fresh)
+        });
         self.check(task, |book| {
             if delivered.fresh && book.log.status.is_over() && !inbox::outlives(item) {
                 return Err(format!("item {key} was taken in after the end"));
             }
-            book.inbox.delivered(delivered.position.0, key, item, delivered.fresh)
+            book.inbox.delivered(delivered.position.0, sent, delivered.fresh)
         });
     }
 
     /// A sender was told that its item is delivered.
-    pub fn promised(&self, task: &TaskId, text: Option<&str>) {
+    pub fn promised(&self, task: &TaskId, item: &Item) {
         self.check(task, |book| {
-            book.inbox.promise(text);
+            book.inbox.promise(item);
             Ok(())
         });
     }
 
     /// A sender was told that the task is over.
-    pub fn turned_down(&self, task: &TaskId, text: Option<&str>) {
+    pub fn turned_down(&self, task: &TaskId, item: &Item) {
         self.check(task, |book| {
-            book.inbox.turn_down(text);
+            book.inbox.turn_down(item);
             if book.log.status.is_over() { Ok(()) } else { Err("an item was turned down before the end".into()) }
         });
     }
@@ -346,9 +440,9 @@ impl Oracle {
 
     /// The world has come to its end: what was begun has ended, and nothing was lost.
     pub fn finish(&self, rows: &[Row]) {
-        for plan in self.plans.values() {
+        for plan in self.plans.all() {
             let row = rows.iter().find(|row| row.id == plan.id);
-            self.check(&plan.id, |book| finish_task(book, plan, row));
+            self.check(&plan.id, |book| finish_task(book, row));
         }
         for (key, effect) in self.outside.all() {
             let once = Kind::named(&effect.tool).is_some_and(|kind| kind.is_retry_safe()) || effect.begun <= 1;
@@ -357,43 +451,4 @@ impl Oracle {
             }
         }
     }
-}
-
-/// Every call of an assistant's message is answered by exactly one result, in order (TO-4).
-fn results_follow(messages: &[Arc<RequestMessage>]) -> Result<(), String> {
-    let mut owed: Vec<String> = Vec::new();
-    for message in messages {
-        match &**message {
-            RequestMessage::ToolResult { call, .. } => {
-                if owed.is_empty() || owed.remove(0) != call.to_string() {
-                    return Err(format!("the model is shown a result of {call} out of place"));
-                }
-            }
-            _ if !owed.is_empty() => return Err(format!("the model is shown no result of {owed:?}")),
-            RequestMessage::Assistant { calls, .. } => owed = calls.iter().map(ToString::to_string).collect(),
-            RequestMessage::Text { .. } => {}
-        }
-    }
-    if owed.is_empty() { Ok(()) } else { Err(format!("the model is shown no result of {owed:?}")) }
-}
-
-fn finish_task(book: &Book, plan: &Plan, row: Option<&Row>) -> Result<(), String> {
-    let status = book.log.status;
-    let rests = status.is_over() || plan.interactive && status == Status::Waiting;
-    if !rests {
-        return Err(format!("still {status:?} long after everything worked again: {row:?}"));
-    }
-    book.log.ended()?;
-    book.inbox.settled(status.is_over())?;
-    if status == Status::Cancelled && !book.inbox.has_cancel() {
-        return Err("cancelled, but nobody asked for that".into());
-    }
-    if book.inbox.cancel_promised && !matches!(status, Status::Cancelled | Status::Failed) {
-        return Err(format!("{status:?}, though it was cancelled in time"));
-    }
-    let row = row.ok_or("there is no row")?;
-    if !format!("{:?}", row.projection.status).eq_ignore_ascii_case(&format!("{status:?}")) {
-        return Err(format!("the row says {}, the log {status:?}", row.projection.status));
-    }
-    Ok(())
 }

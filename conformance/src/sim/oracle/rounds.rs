@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use plica_kernel::id::CallId;
+use plica_kernel::time::Timestamp;
 use serde_json::Value;
 
 use super::event::Event;
 use super::log::Surroundings;
+use super::waits::{Waits, parsed};
 use crate::sim::agents::Plan;
 use crate::sim::outside::Effect;
 use crate::sim::tools::Kind;
@@ -32,6 +35,8 @@ pub struct Call {
     pub starts: Vec<Start>,
     /// How it was answered.
     pub answer: Option<String>,
+    /// What it waits for, if it waits.
+    pub wait: Option<Value>,
     /// Whether it is to be started again.
     again: bool,
 }
@@ -49,11 +54,14 @@ pub struct Rounds {
     truncated: u64,
     empty: u64,
     starts: u64,
+    /// Steps that the task was given, and that its definition gives a root.
+    allotted: Option<u64>,
     answers: u64,
     replies: u64,
     decisions: u64,
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
+    pub waits: Waits,
 }
 
 impl Rounds {
@@ -61,14 +69,31 @@ impl Rounds {
     pub fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         match event.kind.as_str() {
             "ContextPlanComposed" => self.composed(),
-            "LLMRequestStarted" => self.request_started(event, around.plan),
+            "LLMRequestStarted" => self.request_started(event),
             "LLMRequestFinished" => self.request_finished(event),
             "DecisionRecorded" => self.decided(event),
+            "SubtaskSpawned" => self.spawn_allowed(event),
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
+            "TaskCreated" => self.created(event, around.plan),
             _ => Ok(()),
+        }?;
+        self.waits.push(event, &mut self.calls, around)
+    }
+
+    fn created(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+        self.allotted = event.payload["budget"]["steps"].as_u64();
+        let root = event.payload["parent"].is_null();
+        if root && self.allotted != plan.steps_max {
+            return Err(format!("the task was to have {:?} steps and has {:?}", plan.steps_max, self.allotted));
         }
+        Ok(())
+    }
+
+    /// Steps that the task may take: what it was given, and what people granted on top.
+    fn cap(&self) -> Option<u64> {
+        Some(self.allotted?.saturating_add(self.waits.granted_steps))
     }
 
     fn composed(&mut self) -> Result<(), String> {
@@ -79,16 +104,22 @@ impl Rounds {
         Ok(())
     }
 
-    fn request_started(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+    fn request_started(&mut self, event: &Event) -> Result<(), String> {
+        let spent = self.spent();
         self.attempts += 1;
         self.starts += 1;
         if event.number("attempt") != self.attempts {
             return Err(format!("request {} is attempt {}", event.seq, self.attempts));
         }
-        match plan.steps_max {
-            Some(most) if self.starts > most => Err(format!("request {} of a budget of {most}", self.starts)),
+        match self.cap() {
+            Some(most) if spent >= most => Err(format!("another request after {spent} of a budget of {most}")),
             _ => Ok(()),
         }
+    }
+
+    /// Model requests, with what children that ended spent and what is set aside for the others.
+    pub fn spent(&self) -> u64 {
+        self.starts + self.waits.steps_of_children + self.waits.reserved_steps()
     }
 
     fn request_finished(&mut self, event: &Event) -> Result<(), String> {
@@ -132,7 +163,11 @@ impl Rounds {
             return Err(format!("decision {} lists {tools:?}, the reply calls {:?}", event.seq, self.reply));
         }
         for (index, tool) in tools.iter().enumerate() {
-            let call = Call { tool: (*tool).to_owned(), ..Call::default() };
+            let wait = Some(listed[index]["wait"].clone()).filter(|wait| !wait.is_null());
+            if let Some(wait) = &wait {
+                asks_for(wait, &self.reply[index].1, &event.at)?;
+            }
+            let call = Call { tool: (*tool).to_owned(), wait, ..Call::default() };
             self.calls.insert(format!("{}.{index}", event.seq), call);
         }
         let kind = event.text("kind")?;
@@ -147,12 +182,10 @@ impl Rounds {
     fn call_started(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         let id = event.text("call")?;
         let args = event.body("args", around.contents)?;
-        let (decision, index) = id.split_once('.').ok_or("a call id without a point")?;
-        if event.decision.map(|seq| seq.to_string()).as_deref() != Some(decision) {
-            return Err(format!("call {id} cites decision {:?}", event.decision));
-        }
+        let CallId { decision, index } = parsed(id)?;
+        self.waits.allows(id, decision.0, event.decision, &args)?;
         let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
-        let asked = index.parse::<usize>().ok().and_then(|index| self.reply.get(index));
+        let asked = self.reply.get(index as usize);
         if asked.is_none_or(|(tool, asked)| *tool != event.payload["tool"] || *asked != args) {
             return Err(format!("call {id} runs {args}, which the reply does not ask for"));
         }
@@ -169,6 +202,14 @@ impl Rounds {
         call.again = false;
         call.starts.push(Start { epoch: event.epoch, args });
         Ok(())
+    }
+
+    /// A child is what its call asks for, and allowed by who had to allow it.
+    fn spawn_allowed(&self, event: &Event) -> Result<(), String> {
+        let id = event.text("call")?;
+        let call = parsed(id)?;
+        let (_, args) = self.reply.get(call.index as usize).ok_or_else(|| format!("call {id} is of no reply"))?;
+        self.waits.allows(id, call.decision.0, event.decision, args)
     }
 
     fn call_finished(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
@@ -199,7 +240,7 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => plan.steps_max.is_some_and(|most| self.starts >= most),
+            "budget" => self.cap().is_some_and(|most| self.spent() >= most),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };
@@ -211,6 +252,7 @@ impl Rounds {
         for call in self.calls.values_mut().filter(|call| call.answer.is_none()) {
             call.answer = Some("not run".into());
         }
+        self.waits.lapse();
         (self.interrupted, self.truncated, self.empty) = (0, 0, 0);
     }
 
@@ -223,8 +265,24 @@ impl Rounds {
     }
 }
 
+/// A wait is for what the model asked to wait for; its time counts from the decision (WA-6).
+fn asks_for(wait: &Value, args: &str, decided: &str) -> Result<(), String> {
+    let args: Value = serde_json::from_str(args).map_err(|error| error.to_string())?;
+    let due = match args["seconds"].as_u64() {
+        Some(seconds) => {
+            let decided = Timestamp::parse(decided).ok_or("a decision at no time")?;
+            Value::from(decided.plus_millis(seconds * 1000).to_string())
+        }
+        None => Value::Null,
+    };
+    if wait["event"] == args["event"] && wait["due"] == due {
+        return Ok(());
+    }
+    Err(format!("a call to wait for {args}, decided at {decided}, waits for {wait}"))
+}
+
 /// A call gets one answer.
-fn answer(id: &str, call: &mut Call, how: &str) -> Result<(), String> {
+pub fn answer(id: &str, call: &mut Call, how: &str) -> Result<(), String> {
     match call.answer.replace(how.to_owned()) {
         None => Ok(()),
         Some(before) => Err(format!("call {id} is answered {how} after {before}")),
@@ -237,6 +295,7 @@ fn settled(tool: &str, key: &str, status: &str, output: &str, effect: &Effect) -
     let did = match status {
         "ok" => effect.done > 0 && (effect.landed == 1 || !kind.lands()) && output.contains(key),
         // Found by the tool, or handed in by the holder that ran it and had lost its claim.
+        "recovered" if kind == Kind::Fail => effect.landed == 0,
         "recovered" if kind == Kind::Mail || effect.done > 0 => {
             (effect.landed == 1 || !kind.lands()) && output.contains(key)
         }

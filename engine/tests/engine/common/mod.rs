@@ -66,6 +66,14 @@ impl Note {
         };
         Self { declaration, keys: Mutex::default(), fences: Mutex::default(), begun: Notify::new() }
     }
+
+    /// Another version of it, which may run again what a crash cut off.
+    pub fn of_version(version: &str) -> Self {
+        let mut note = Self::new();
+        note.declaration.version = version.into();
+        note.declaration.retry_safe = true;
+        note
+    }
 }
 
 #[async_trait]

@@ -1,12 +1,14 @@
 //! Waiting, waking and steering, in virtual time.
 
-mod stage;
+mod bounds;
+mod crash;
+pub mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plica_engine::NotBefore;
-use plica_kernel::event::{ApprovalVerdict, EventType, FailureReason, Payload};
+use plica_kernel::event::{ApprovalVerdict, Budget, EventType, FailureReason, Payload};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::ledger::Identity;
 use plica_kernel::row::Status;
@@ -132,7 +134,7 @@ async fn st_8_an_answer_to_the_wrong_thing_is_kept_and_wakes_nobody() {
     let stage = Stage::new(&[("main", &[calls(&[call("AskUser", json!({ "question": "Which?" }))]), say("done")])]);
     let task = stage.submit(|_| ()).await;
     stage.work().await;
-    let asked = first_call(7);
+    let asked = first_call(8);
     stage.client.rule(&task, USER, asked, ApprovalVerdict::Approve, None).await.unwrap();
     stage.client.answer_question(&task, USER, CallId { index: 1, ..asked }, "nobody asked").await.unwrap();
     stage.work().await;
@@ -179,7 +181,7 @@ async fn en_3_an_approval_is_granted_in_time_or_not_at_all() {
             // The worker is gone before anyone rules.
             works.abort();
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            stage.client.rule(&task, USER, first_call(7), ApprovalVerdict::Approve, None).await.unwrap();
+            stage.client.rule(&task, USER, first_call(8), ApprovalVerdict::Approve, None).await.unwrap();
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
         stage.work().await;
@@ -202,7 +204,7 @@ async fn en_3_a_spawn_can_be_asked_about() {
         stage.work().await;
         assert_eq!(stage.status(&task).await, Status::Waiting);
         assert_eq!(stage.children(&task).await.len(), 0, "not before it is approved");
-        stage.client.rule(&task, USER, first_call(7), verdict, None).await.unwrap();
+        stage.client.rule(&task, USER, first_call(8), verdict, None).await.unwrap();
         stage.work().await;
         assert_eq!(stage.status(&task).await, Status::Completed);
         assert_eq!(stage.children(&task).await.len(), children);
@@ -291,7 +293,7 @@ async fn id_3_late_evidence_is_shown_where_the_outcome_was_unknown() {
     tokio::time::sleep(Duration::from_secs(31)).await;
     stage.work().await;
     assert_eq!(stage.status(&task).await, Status::Waiting);
-    let (action, call) = (Seq(8), first_call(7));
+    let (action, call) = (Seq(9), first_call(8));
     let state = stage.client.state(&task, Some(action), false).await.unwrap();
     let identity: Identity = state.governance().action(action).unwrap().identity.clone();
     let evidence = Item::Evidence {
@@ -312,15 +314,53 @@ async fn id_3_late_evidence_is_shown_where_the_outcome_was_unknown() {
 
 /// What children spent counts towards the cap.
 #[tokio::test(start_paused = true)]
-async fn en_4_the_cap_fails_the_task_whatever_its_children_spent() {
+async fn en_4_at_the_cap_the_task_asks_and_what_its_children_spent_counts() {
     let stage = Stage::new(&[
         ("child", &[say("answer")]),
         ("main", &[calls(&[delegate("child", json!({}))]), calls(&[delegate("child", json!({}))]), say("done")]),
     ]);
-    let task = stage.submit(|submission| submission.definition.budget.steps = Some(4)).await;
+    for verdict in [ApprovalVerdict::Deny, ApprovalVerdict::Approve] {
+        let task = stage.submit(|submission| submission.definition.budget.steps = Some(4)).await;
+        stage.work().await;
+        let state = stage.client.state(&task, None, false).await.unwrap();
+        let (call, approval) = state.governance().budget_approval().unwrap();
+        assert_eq!(approval.grants(), Some(Budget { steps: Some(4), ..Budget::default() }));
+        assert_eq!(stage.status(&task).await, Status::Waiting);
+        stage.is_at_rest(&task).await;
+        stage.client.rule(&task, USER, call, verdict, None).await.unwrap();
+        stage.work().await;
+        match stage.payloads(&task).await.last() {
+            Some(Payload::TaskFailed(failed)) if verdict == ApprovalVerdict::Deny => {
+                assert_eq!(failed.reason, FailureReason::Budget);
+            }
+            Some(Payload::TaskCompleted(_)) if verdict == ApprovalVerdict::Approve => {}
+            last => panic!("{last:?}"),
+        }
+        stage.is_at_rest(&task).await;
+    }
+}
+
+/// A child that has spent its slice asks like any other task, while its parent waits for it.
+#[tokio::test(start_paused = true)]
+async fn en_4_a_child_asks_at_the_end_of_its_slice() {
+    let round = || calls(&[note("x")]);
+    let stage = Stage::new(&[
+        ("child", &[round(), round(), say("answer")]),
+        ("main", &[calls(&[delegate("child", json!({}))]), say("done")]),
+    ]);
+    // Four steps are left after the first: two for the child, two for its parent.
+    let task = stage.submit(|submission| submission.definition.budget.steps = Some(5)).await;
     stage.work().await;
-    let payloads = stage.payloads(&task).await;
-    let Some(Payload::TaskFailed(failed)) = payloads.last() else { panic!("{:?}", payloads.last()) };
-    assert_eq!(failed.reason, FailureReason::Budget);
-    stage.is_at_rest(&task).await;
+    let child = stage.children(&task).await.remove(0);
+    let state = stage.client.state(&child, None, false).await.unwrap();
+    assert_eq!(state.governance().budget.steps, Some(2));
+    let (call, _) = state.governance().budget_approval().unwrap();
+    stage.client.rule(&child, USER, call, ApprovalVerdict::Approve, None).await.unwrap();
+    stage.work().await;
+    let state = stage.client.state(&task, None, false).await.unwrap();
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    assert_eq!(
+        (state.governance().steps, state.governance().spent().steps, state.governance().reserved().steps),
+        (2, 5, 0)
+    );
 }

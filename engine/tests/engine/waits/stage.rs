@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{
-    Client, Host, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerError, WorkerOptions,
+    Client, Host, HostBuilder, ModelSource, ModelSourceError, Stop, Submission, Verdict, Worker, WorkerError,
+    WorkerOptions,
 };
 use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decode::decode;
@@ -70,6 +71,7 @@ pub struct Stage {
     pub client: Client,
     pub note: Arc<Note>,
     host: Arc<Host>,
+    cast: Arc<Cast>,
     /// The agents, each of which knows all those before it.
     agents: Vec<Definition>,
 }
@@ -86,10 +88,10 @@ impl Stage {
             let bytes = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
             Arc::new(ScriptModel::parse(&bytes).unwrap())
         };
-        let cast = agents.iter().map(|(name, replies)| ((*name).to_owned(), script(replies))).collect();
+        let cast = Arc::new(Cast(agents.iter().map(|(name, replies)| ((*name).to_owned(), script(replies))).collect()));
         let store = Arc::new(MemoryStore::with(Arc::new(VirtualTime(Instant::now())), 7));
         let note = Arc::new(Note::new());
-        let mut host = Host::builder(store.clone(), Arc::new(Cast(cast))).tool(note.clone());
+        let mut host = Host::builder(store.clone(), cast.clone()).tool(note.clone());
         if let Some(guard) = guard {
             host = host.guard(guard);
         }
@@ -102,7 +104,7 @@ impl Stage {
                 definitions.iter().map(|known| (known.name.clone(), blob(known).reference)).collect();
             definitions.push(definition);
         }
-        Self { client: Client::new(store.clone()), store, note, host: host.build(), agents: definitions }
+        Self { client: Client::new(store.clone()), store, note, host: host.build(), cast, agents: definitions }
     }
 
     /// Submits a task to the last agent, its definition changed by `change`.
@@ -114,9 +116,31 @@ impl Stage {
         self.client.submit(submission).await.unwrap().id
     }
 
+    /// The definition of the last agent.
+    pub fn definition(&self) -> &Definition {
+        self.agents.last().unwrap()
+    }
+
     /// A worker that ends when there is nothing left to do.
     pub fn worker(&self) -> Worker {
         Worker::new(self.host.clone(), WorkerOptions::new(WorkerId::new("one").unwrap()).until_idle())
+    }
+
+    /// A resident worker of another process, which reaches the store in its own way.
+    pub fn other(&self, store: Arc<dyn Store>) -> Worker {
+        let host = Host::builder(store, self.cast.clone()).tool(self.note.clone()).build();
+        Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()))
+    }
+
+    /// A worker of another host on the same store, which has what `more` adds and nothing else.
+    pub fn worker_of(&self, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
+        self.worker_on(self.store.clone(), more)
+    }
+
+    /// The same, which sees the store as `seen`, through whatever is laid around it.
+    pub fn worker_on(&self, seen: Arc<dyn Store>, more: impl FnOnce(HostBuilder) -> HostBuilder) -> Worker {
+        let host = more(Host::builder(seen, self.cast.clone())).build();
+        Worker::new(host, WorkerOptions::new(WorkerId::new("other").unwrap()).until_idle())
     }
 
     /// Works until nothing is left to do.

@@ -2,15 +2,17 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
+use super::plugins::{PluginRecord, extend};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
 use crate::canonical::{Domain, Hash, to_vec};
 use crate::decide::birth::{Birth, born};
+use crate::decide::budget::slice;
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalRequested, CallEntry, CallStatus, ExtensionRecorded, FileChange, FileWas, QuestionAsked, SubtaskSpawned,
-    TaskCreated, TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+    ApprovalRequested, CallEntry, CallStatus, FileChange, FileWas, QuestionAsked, SubtaskSpawned, TaskCreated,
+    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
@@ -156,10 +158,17 @@ fn digest(draft: &Draft, call: CallId, tool: &str, args: &str) -> Result<Hash, R
 pub(super) fn begin_calls(draft: &mut Draft, decision: Seq, plans: Vec<CallPlan>) -> Result<(), RecordError> {
     let calls = (0..).zip(plans).map(|(index, plan)| (CallId { decision, index }, plan));
     let (patches, others): (Vec<_>, Vec<_>) = calls.partition(|(_, plan)| matches!(plan, CallPlan::Todo { .. }));
-    patches.into_iter().chain(others).try_for_each(|(call, plan)| begin_call(draft, call, plan))
+    // Children of one reply share what is left of the budget.
+    let mut spawns = others.iter().filter(|(_, plan)| matches!(plan, CallPlan::Spawn(_))).count() as u64;
+    patches.into_iter().chain(others).try_for_each(|(call, plan)| {
+        let sharers = spawns;
+        spawns -= u64::from(matches!(plan, CallPlan::Spawn(_)));
+        begin_call(draft, call, plan, sharers)
+    })
 }
 
-fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan) -> Result<(), RecordError> {
+/// `sharers` are the children of the reply that are still to be spawned.
+fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan, sharers: u64) -> Result<(), RecordError> {
     match plan {
         CallPlan::Start { args, tool, .. } => {
             let args = Body::of(&args, MEDIA_JSON, draft.blobs());
@@ -174,6 +183,7 @@ fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan) -> Result<(), Rec
                 call,
                 expires: expires_ms.map(|millis| draft.stamp().now.plus_millis(millis)),
                 rule: rule.map(|rule| clip(&rule, WORD_BYTES_MAX)),
+                subject: None,
                 tool,
             };
             draft.push("guard", Origin::Engine, None, asked).map(|_| ())
@@ -184,7 +194,7 @@ fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan) -> Result<(), Rec
         }
         // What it waits for stands in the decision; the suspend that follows waits for it.
         CallPlan::Wait { .. } => Ok(()),
-        CallPlan::Spawn(spawn) => spawn_child(draft, call, *spawn),
+        CallPlan::Spawn(spawn) => spawn_child(draft, call, *spawn, sharers),
         CallPlan::Todo { todos } => {
             let todos = Some(Body::of(&todos, MEDIA_JSON, draft.blobs()));
             let patch = TaskStatePatch { todos, ..TaskStatePatch::default() };
@@ -215,11 +225,16 @@ pub(in crate::decide) fn start_call(
     draft.push(&actor, Origin::Tool, Some(allowed), started).map(|_| ())
 }
 
-/// Creates a child in the same append as its spawn (WA-5).
-pub(super) fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn) -> Result<(), RecordError> {
+/// Creates a child in the same append as its spawn (WA-5), with a slice of what is left of the
+/// budget, which it shares with the other `sharers - 1` children that are to follow (EN-4).
+pub(super) fn spawn_child(draft: &mut Draft, call: CallId, spawn: Spawn, sharers: u64) -> Result<(), RecordError> {
     let parent = draft.task();
     let child = parent.id().child(call, 1);
     let mut created = spawn.created;
+    created.budget = match slice(parent.governance(), created.budget, sharers) {
+        Ok(slice) => slice,
+        Err(cap) => return deny_call(draft, call, SPAWNING_TOOL, &alloc::format!("not spawned: {cap}")),
+    };
     created.parent = Some(parent.id().clone());
     created.call = Some(call);
     created.depth = parent.depth() + 1;
@@ -280,14 +295,9 @@ pub(in crate::decide) fn finish_call(
         }
     }
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
-    for (plugin, kind, body) in records {
-        let body = Body::text(&body, draft.blobs());
-        let record =
-            ExtensionRecorded { body, kind: clip(&kind, WORD_BYTES_MAX), plugin: clip(&plugin, WORD_BYTES_MAX) };
-        let actor = alloc::format!("plugin:{}", record.plugin);
-        draft.push(&actor, Origin::Tool, None, record)?;
-    }
-    Ok(())
+    records
+        .into_iter()
+        .try_for_each(|(plugin, kind, body)| extend(draft, Origin::Tool, PluginRecord { plugin, kind, body }))
 }
 
 /// An outcome that is nothing but a status and a sentence.

@@ -3,13 +3,14 @@
 use alloc::{string::String, vec};
 
 use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
+use super::plugins::pin;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Stamp, clip};
 use crate::decide::next::{Inputs, came_too_late};
 use crate::envelope::Origin;
 use crate::event::{
     ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateKind,
-    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, SubtaskCompleted,
+    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, Spent, SubtaskCompleted,
     SubtaskStatus, TaskWoken,
 };
 use crate::id::{CallId, Position};
@@ -82,6 +83,7 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
         | Item::Cancel { .. }
         | Item::Interrupt { .. }
         | Item::Rewind { .. }
+        | Item::Revise { .. }
         | Item::Event { .. } => {
             return Err(draft.misplaced("the item is taken in another way"));
         }
@@ -114,12 +116,20 @@ fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordErr
         identity: draft.task().identity(1, &run, epoch),
         kind: LateKind::Late,
         output,
+        spent: spent_since_stopped(draft, &item.item),
         status: None,
     };
     draft.push(&item.actor, Origin::Engine, None, late).map(|_| ())
 }
 
-/// Settles an approval: what was approved starts in the same append, bound to the digest.
+/// What a child that was told to stop says it had spent: that settles its slice (EN-4).
+fn spent_since_stopped(draft: &Draft, item: &Item) -> Option<Spent> {
+    let Item::Child { call, spent, .. } = item else { return None };
+    draft.task().governance().stopped.contains_key(call).then_some(*spent)
+}
+
+/// Settles an approval: what was approved starts in the same append, bound to the digest. What
+/// is granted of a budget starts nothing by itself.
 pub(in crate::decide) fn rule(
     draft: &mut Draft,
     actor: &str,
@@ -132,13 +142,19 @@ pub(in crate::decide) fn rule(
     let body = reason.map(|reason| Body::text(reason, draft.blobs()));
     let resolved = ApprovalResolved { call, digest: approval.digest, reason: body, verdict };
     draft.push(actor, Origin::System, None, resolved)?;
+    if approval.subject.is_some() {
+        return Ok(());
+    }
     match verdict {
         ApprovalVerdict::Approve if approval.tool == SPAWNING_TOOL => match inputs.spawns.get(&call) {
-            Some(Ok(spawn)) => spawn_child(draft, call, spawn.clone()),
+            Some(Ok(spawn)) => spawn_child(draft, call, spawn.clone(), 1),
             Some(Err(why)) => deny_call(draft, call, &approval.tool, why),
             None => deny_call(draft, call, &approval.tool, "approved, but subtasks cannot be spawned here"),
         },
-        ApprovalVerdict::Approve => start_call(draft, call, &approval.tool, 1, approval.args),
+        ApprovalVerdict::Approve => {
+            pin(draft, &inputs.pins)?;
+            start_call(draft, call, &approval.tool, 1, approval.args)
+        }
         ApprovalVerdict::Deny => {
             let told = reason
                 .map_or_else(|| "denied by a person".into(), |reason| alloc::format!("denied by a person: {reason}"));
@@ -181,6 +197,7 @@ pub(super) fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), 
         failure: failure.clone(),
         spent: *spent,
         status: *status,
+        unsettled: false,
     };
     draft.push(&item.actor, Origin::Engine, Some(action), done)?;
     if background {
@@ -223,6 +240,7 @@ fn judge_evidence(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError
         identity: Identity::clone(identity),
         kind,
         output: Body::text(output, draft.blobs()),
+        spent: None,
         status: Some(*status),
     };
     draft.push(&item.actor, Origin::Engine, None, late)?;

@@ -1,7 +1,9 @@
 //! How each outcome is recorded: state and outcome in, events out.
 
+mod budget;
 mod calls;
 mod items;
+mod plugins;
 mod request;
 mod rewind;
 mod turn;
@@ -9,10 +11,12 @@ mod turn;
 use alloc::string::String;
 
 pub use calls::{CallOutcome, CallPlan, ChangedFile, Spawn, call_outcome};
+pub use plugins::{PluginRecord, Revision, observed, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use rewind::{Prepared, restored};
 pub use turn::fail;
 
+pub(super) use budget::{ask_for_budget, suspend_for_budget};
 pub(super) use calls::{ended, finish_call, start_call};
 pub(super) use items::{join, rule, say, take, wake};
 pub(super) use request::{compose, start_request};

@@ -2,6 +2,7 @@
 
 use alloc::{string::String, vec, vec::Vec};
 
+use super::plugins::pin;
 use super::{CallPlan, Composer, WORD_BYTES_MAX, begin_calls};
 use crate::body::{Body, MEDIA_JSON};
 use crate::canonical::to_vec;
@@ -9,8 +10,8 @@ use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
     AssistantThinkingRecorded, CallEntry, ContextPlanComposed, DecisionKind, DecisionRecorded, LLMRequestFinished,
-    LLMRequestStarted, LLMRetryScheduled, Message, MessagesAppended, ModelFailure, RequestStatus, Role, TaskStatePatch,
-    TaskStatePatched, Usage,
+    LLMRequestStarted, LLMRetryScheduled, Message, MessagesAppended, ModelFailure, PluginPin, RequestStatus, Role,
+    TaskStatePatch, TaskStatePatched, Usage,
 };
 use crate::id::{CallId, Seq};
 use crate::limits::{CALLS_MAX, DETAIL_BYTES_MAX, EMPTY_REPLIES_MAX, MODEL_TRIES_MAX, PAYLOAD_BYTES_MAX};
@@ -55,7 +56,12 @@ pub struct Refusal {
 }
 
 /// Composes a request and starts it.
-pub(in crate::decide) fn compose(draft: &mut Draft, composer: &Composer) -> Result<(), RecordError> {
+pub(in crate::decide) fn compose(
+    draft: &mut Draft,
+    composer: &Composer,
+    pins: &[PluginPin],
+) -> Result<(), RecordError> {
+    pin(draft, pins)?;
     let plan = ContextPlanComposed {
         composer: clip(&composer.version, WORD_BYTES_MAX),
         definition: draft.task().definition().clone(),
@@ -63,11 +69,16 @@ pub(in crate::decide) fn compose(draft: &mut Draft, composer: &Composer) -> Resu
         through: draft.task().head().seq,
     };
     draft.push("engine", Origin::Engine, None, plan)?;
-    start_request(draft, composer)
+    start_request(draft, composer, pins)
 }
 
 /// Starts the composed request, or starts it again.
-pub(in crate::decide) fn start_request(draft: &mut Draft, composer: &Composer) -> Result<(), RecordError> {
+pub(in crate::decide) fn start_request(
+    draft: &mut Draft,
+    composer: &Composer,
+    pins: &[PluginPin],
+) -> Result<(), RecordError> {
+    pin(draft, pins)?;
     let Phase::Request(request) = &draft.task().runtime().phase else {
         return Err(draft.misplaced("no request is composed"));
     };

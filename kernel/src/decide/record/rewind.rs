@@ -69,6 +69,7 @@ fn refuse(draft: &mut Draft, item: &InboxItem, to_seq: Seq, why: &str) -> Result
         identity: draft.task().identity(1, &run, epoch),
         kind: LateKind::Stale,
         output: Body::text(&said, draft.blobs()),
+        spent: None,
         status: None,
     };
     draft.push(&item.actor, Origin::Engine, None, late)?;

@@ -79,6 +79,8 @@ fn stop_child(draft: &mut Draft, action: Seq, child: &OpenChild) -> Result<(), R
         failure: None,
         spent: Default::default(),
         status: SubtaskStatus::Cancelled,
+        // Its slice stays set aside, and nothing is charged, until it says what it spent.
+        unsettled: true,
     };
     draft.push("engine", Origin::Engine, Some(action), done)?;
     let actor = alloc::format!("task:{}", draft.task().id());
@@ -93,7 +95,7 @@ fn dedup(text: &str, draft: &Draft) -> Result<DedupKey, RecordError> {
 }
 
 /// A suspend and an end take a snapshot when 16 or more events came since the last (SN-3).
-fn snapshot_if_due(draft: &mut Draft) -> Result<(), RecordError> {
+pub(super) fn snapshot_if_due(draft: &mut Draft) -> Result<(), RecordError> {
     let last = draft.task().governance().snapshot.unwrap_or_default();
     if draft.task().head().seq.0.saturating_sub(last.0) >= SNAPSHOT_EVENTS_MIN { draft.snapshot() } else { Ok(()) }
 }
@@ -139,12 +141,19 @@ fn wake_of_calls(task: &Task) -> Wake {
 /// The wait of a turn that has ended: the next message, or the end of a child that goes on by
 /// itself.
 fn wake_of_rest(task: &Task) -> Wake {
-    let mut wake = Wake::on(WakeKey::Message);
+    let mut wake = wake_of_background(task);
+    wake.any.insert(0, Alternative { key: WakeKey::Message, need: 1 });
+    wake
+}
+
+/// The ends of children that go on by themselves; leaves room for one alternative more.
+pub(super) fn wake_of_background(task: &Task) -> Wake {
+    let mut wake = Wake::default();
     for (_, child) in task.governance().children().filter(|(_, child)| child.background) {
         // A child that was left to itself later still reports under its group.
         let key = if child.any { WakeKey::Group(child.call.decision) } else { WakeKey::Background };
         if wake.any.iter().all(|alternative| alternative.key != key)
-            && wake.any.len() < crate::limits::WAKE_ALTERNATIVES_MAX
+            && wake.any.len() + 1 < crate::limits::WAKE_ALTERNATIVES_MAX
         {
             wake.any.push(Alternative { key, need: 1 });
         }
@@ -182,7 +191,8 @@ fn report(draft: &mut Draft, status: SubtaskStatus, answer: Body, failure: Optio
         call,
         child: task.id().clone(),
         failure,
-        spent: task.governance().spent(),
+        // What it set aside for children that have not said what they spent is taken as spent.
+        spent: task.governance().spent().plus(task.governance().reserved()),
         status,
     };
     let actor = alloc::format!("task:{}", task.id());

@@ -2,11 +2,11 @@
 
 use super::FoldError;
 use crate::envelope::{Envelope, Origin};
-use crate::event::{Payload, Role, SealVerdict, StepAttemptAbandoned};
+use crate::event::{ApprovalRequested, Payload, PluginPin, Role, SealVerdict, StepAttemptAbandoned};
 use crate::id::{CallId, Seq};
 use crate::ledger::{check_chain, check_links};
 use crate::row::Status;
-use crate::state::{ActionKind, Phase, RoundCall, Task};
+use crate::state::{ActionKind, Phase, RoundCall, Task, grants_of};
 
 /// Checks that `event` can follow the log that folded to `task`.
 pub(super) fn check(task: &Task, event: &Envelope) -> Result<(), FoldError> {
@@ -70,6 +70,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             None => Err("no such call waits to be started"),
         },
         Payload::ToolCallDenied(denied) => not_begun(task, denied.call),
+        Payload::ApprovalRequested(asked) if asked.subject.is_some() => budget_asked(task, event.seq, asked),
         Payload::ApprovalRequested(asked) => {
             not_begun(task, asked.call)?;
             if task.governance.approvals.contains_key(&asked.call) {
@@ -123,6 +124,17 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             let seq = task.governance.restoring.as_ref().map(|restoring| restoring.seq);
             (seq == Some(restored.plan)).then_some(()).ok_or("no such files are being put back")
         }
+        Payload::AgentRevised(_) => {
+            task.is_between_steps().then_some(()).ok_or("the definition changes only between two steps")
+        }
+        // What observers saw of the end is on record after it.
+        Payload::ExtensionRecorded(_) if task.status.is_over() => {
+            (event.origin == Origin::Observer).then_some(()).ok_or("the task is over")
+        }
+        Payload::PluginsPinned(pinned) => {
+            let named = |pin: &PluginPin| !pin.name.is_empty();
+            pinned.plugins.iter().all(named).then_some(()).ok_or("a plugin is pinned by its name")
+        }
         Payload::ToolCallFinished(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)
@@ -139,6 +151,21 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
 
 fn in_request(holds: bool) -> Result<(), &'static str> {
     holds.then_some(()).ok_or("no request is in progress")
+}
+
+/// More budget is asked for once at a time, between a turn's requests, and says how much.
+fn budget_asked(task: &Task, seq: Seq, asked: &ApprovalRequested) -> Result<(), &'static str> {
+    let between = matches!(task.runtime.phase, Phase::Compose | Phase::Request(_));
+    if asked.call != (CallId { decision: seq, index: 0 }) {
+        return Err("an approval of more budget goes by its own seq");
+    }
+    if task.governance.model_action().is_some() || !between || task.governance.budget_approval().is_some() {
+        return Err("more budget is asked for once, when a request is to start");
+    }
+    grants_of(&asked.args)
+        .filter(|grants| !grants.is_unlimited())
+        .map(|_| ())
+        .ok_or("the budget asked for is no budget")
 }
 
 /// What becomes dead or is sealed leaves no action without an outcome behind (CA-4): its

@@ -2,7 +2,7 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::{Payload, SubtaskCompleted};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, Payload, PluginPin, SubtaskCompleted};
 use crate::ledger::Identity;
 use crate::state::{
     ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
@@ -13,6 +13,8 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         Payload::ContextPlanComposed(_) => state.plan = Some(event.seq),
         Payload::LLMRequestStarted(started) => {
             state.steps += 1;
+            // There was room: what was asked about the budget is settled or needs no answer.
+            state.approvals.retain(|_, approval| approval.subject != Some(ApprovalSubject::Budget));
             open(state, event, started.attempt, ActionKind::Model);
         }
         Payload::LLMRequestFinished(finished) => {
@@ -40,6 +42,7 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
                 digest: asked.digest,
                 expires: asked.expires,
                 resolved: None,
+                subject: asked.subject,
                 tool: asked.tool.clone(),
             };
             state.approvals.insert(asked.call, approval);
@@ -48,6 +51,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             if let Some(approval) = state.approvals.get_mut(&ruling.call) {
                 approval.resolved = Some(ApprovalRuling { seq: event.seq, verdict: ruling.verdict });
                 state.approvals_settled += 1;
+                if ruling.verdict == ApprovalVerdict::Approve
+                    && let Some(grants) = approval.grants()
+                {
+                    state.budget = state.budget.raised_by(grants);
+                    state.approvals.remove(&ruling.call);
+                }
             }
         }
         Payload::QuestionAsked(asked) => {
@@ -70,12 +79,12 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         }
         Payload::SubtaskCompleted(done) => {
             leave_to_themselves(state, done);
+            let slice = state.children().find(|(_, child)| child.child == done.child).map(|(_, child)| child.budget);
+            if let Some(slice) = slice.filter(|_| done.unsettled) {
+                state.stopped.insert(done.call, slice);
+            }
             close(state, event);
-            let sum = &mut state.subtask_spent;
-            sum.nano_usd = sum.nano_usd.saturating_add(done.spent.nano_usd);
-            sum.steps = sum.steps.saturating_add(done.spent.steps);
-            sum.tokens = sum.tokens.saturating_add(done.spent.tokens);
-            sum.wall_ms = sum.wall_ms.saturating_add(done.spent.wall_ms);
+            state.subtask_spent = state.subtask_spent.plus(done.spent);
         }
         Payload::TaskSuspended(suspended) if suspended.answer.is_some() || suspended.failure.is_some() => lapse(state),
         Payload::TaskWoken(_) => state.resume += 1,
@@ -90,13 +99,38 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         Payload::FilesRestored(_) => state.restoring = None,
         Payload::TaskSnapshot(_) => state.snapshot = Some(event.seq),
         Payload::LateResultRecorded(late) => {
+            if let (Some(call), Some(spent)) = (late.call, late.spent)
+                && state.stopped.remove(&call).is_some()
+            {
+                state.subtask_spent = state.subtask_spent.plus(spent);
+            }
             state.late.push(Late { answers: late.answers, kind: late.kind, seq: event.seq })
+        }
+        Payload::PluginsPinned(pinned) => pinned.plugins.iter().for_each(|pin| set_pin(state, pin)),
+        Payload::AgentRevised(revised) if revised.refused.is_none() => {
+            // What the new definition names is on record again before its first request.
+            state.pins.clear();
         }
         Payload::ExtensionRecorded(record) => {
             state.extensions.entry(record.plugin.clone()).or_default().insert(record.kind.clone(), record.body.clone());
         }
         _ => {}
     }
+}
+
+fn set_pin(state: &mut GovernanceState, pin: &PluginPin) {
+    match state.pins.iter_mut().find(|pinned| pinned.is_same_plugin(pin)) {
+        Some(pinned) => *pinned = pin.clone(),
+        None => state.pins.push(pin.clone()),
+    }
+}
+
+/// A root's caps become those of its new definition, and what was granted on top of the old ones
+/// stays granted (EN-4, EN-8).
+pub(super) fn revise_budget(state: &mut GovernanceState, caps: Budget) {
+    let granted = state.budget.zip(state.allotted, |cap, allotted| Some(cap?.saturating_sub(allotted.unwrap_or(0))));
+    state.allotted = caps;
+    state.budget = caps.raised_by(granted);
 }
 
 /// Where the first result of a reply's children is enough, the others go on by themselves;
@@ -135,6 +169,8 @@ pub(super) fn forget_places(state: &mut GovernanceState) {
     state.plan = None;
     state.restoring = None;
     state.snapshot = None;
+    // Children of the ancestor say what they spent to it alone.
+    state.stopped.clear();
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

@@ -16,7 +16,7 @@ use alloc::string::{String, ToString};
 use super::{ContextState, GovernanceState, Parent, RuntimeState, Task, TaskState};
 use crate::canonical::Hash;
 use crate::envelope::Envelope;
-use crate::event::{EventType, Payload, TaskCreated};
+use crate::event::{AgentRevised, EventType, Payload, TaskCreated};
 use crate::id::{Seq, TaskId};
 use crate::ledger::Head;
 use crate::row::Status;
@@ -93,7 +93,7 @@ impl Task {
             context: ContextState::default(),
             definition: created.definition.clone(),
             depth: created.depth,
-            governance: GovernanceState { budget: created.budget, ..Default::default() },
+            governance: GovernanceState { allotted: created.budget, budget: created.budget, ..Default::default() },
             head,
             interactive: created.interactive,
             parent,
@@ -182,6 +182,10 @@ impl Task {
             Payload::TaskCompleted(_) => Status::Completed,
             Payload::TaskFailed(_) => Status::Failed,
             Payload::TaskCancelled(_) => Status::Cancelled,
+            Payload::AgentRevised(revised) => {
+                self.revise(revised);
+                return;
+            }
             Payload::ConversationClosed(_) => {
                 self.closed = true;
                 return;
@@ -198,6 +202,19 @@ impl Task {
         };
         self.status = status;
         self.wake = Wake::default();
+    }
+
+    fn revise(&mut self, revised: &AgentRevised) {
+        if revised.refused.is_some() {
+            return;
+        }
+        self.agent = revised.agent.clone();
+        self.definition = revised.definition.clone();
+        // A child answers the call that spawned it, and spends what that call was given.
+        if self.parent.is_none() {
+            self.interactive = revised.interactive;
+            governance::revise_budget(&mut self.governance, revised.budget);
+        }
     }
 
     fn rest_for_message(&mut self) {

@@ -6,7 +6,7 @@ use crate::body::Body;
 use crate::envelope::Envelope;
 use crate::event::{
     CallEntry, CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload,
-    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, Usage,
+    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, SuspendReason, Usage,
 };
 use crate::id::CallId;
 use crate::state::{
@@ -93,19 +93,23 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
             }
         }
         Payload::TaskSuspended(suspended)
-            if suspended.failure.is_some() || suspended.answer.is_some() || state.round.is_none() =>
+            if suspended.failure.is_some()
+                || suspended.answer.is_some()
+                || (state.round.is_none() && suspended.reason != SuspendReason::Budget) =>
         {
             let internal =
                 suspended.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::InternalError);
             state.internal_errors = if internal { state.internal_errors + 1 } else { 0 };
             end_turn(state);
         }
+        // What is asked once there is room again is composed anew: people may speak meanwhile.
+        Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Budget => state.phase = Phase::Compose,
         Payload::TurnInterrupted(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
         | Payload::TaskCancelled(_) => end_turn(state),
         Payload::TaskWoken(woken) if state.round.is_some() => settle_waits(state, &woken.item),
-        Payload::TaskWoken(_) => state.phase = Phase::Woken,
+        Payload::TaskWoken(_) if state.phase == Phase::Rest => state.phase = Phase::Woken,
         Payload::StepAttemptAbandoned(_) => {
             end_turn(state);
             seal(state, state.seals);

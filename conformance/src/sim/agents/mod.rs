@@ -1,11 +1,23 @@
 //! What the agents of a world do: scripts drawn from the seed, each a function of its task
 //! alone, so that a task that was broken off goes on as it would have gone.
 
+mod steering;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use plica_kernel::id::TaskId;
+use plica_kernel::wake::Item;
 use plica_ports::ModelErrorKind;
 
+use self::steering::{errand, sending, steering_round};
 use super::prng::Prng;
 use super::tools::Kind;
+
+/// How the note of a call, or a child's goal, begins that a person has to allow.
+pub const ASK: &str = "ask";
+/// How those begin that a person has to allow soon.
+pub const HURRY: &str = "hurry";
 
 /// A call that a reply makes.
 #[derive(Debug, Clone)]
@@ -47,8 +59,8 @@ pub struct Step {
 pub struct Sending {
     /// When, in milliseconds from the task's creation.
     pub at_ms: u64,
-    /// The message; none is a cancel.
-    pub message: Option<String>,
+    /// What.
+    pub item: Item,
     /// When it is sent once more under the same key, if it is.
     pub again_ms: Option<u64>,
 }
@@ -89,13 +101,45 @@ impl Plan {
     }
 }
 
-/// The tasks of the world of a seed.
-pub fn plans(seed: u64) -> Vec<Plan> {
-    let prng = Prng::named(seed, "tasks");
-    (0..prng.between(2, 4)).map(|number| plan(&prng, seed, number)).collect()
+/// The tasks of a world: those it begins with, and children as they are spawned.
+#[derive(Debug)]
+pub struct Plans {
+    seed: u64,
+    by_id: Mutex<BTreeMap<TaskId, Arc<Plan>>>,
 }
 
-fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
+impl Plans {
+    /// The tasks that the world of a seed begins with.
+    pub fn new(seed: u64) -> Self {
+        let prng = Prng::named(seed, "tasks");
+        let roots = (0..prng.between(2, 4)).map(|number| root(&prng, seed, number));
+        Self { seed, by_id: Mutex::new(roots.map(|plan| (plan.id.clone(), Arc::new(plan))).collect()) }
+    }
+
+    fn by_id(&self) -> MutexGuard<'_, BTreeMap<TaskId, Arc<Plan>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plan of a task.
+    pub fn of(&self, task: &TaskId) -> Option<Arc<Plan>> {
+        self.by_id().get(task).cloned()
+    }
+
+    /// Every plan so far.
+    pub fn all(&self) -> Vec<Arc<Plan>> {
+        self.by_id().values().cloned().collect()
+    }
+
+    /// A child was spawned; what it does follows from its goal.
+    pub fn bear(&self, child: &TaskId, goal: &str) {
+        // Every generation adds a decision, an index and a number to the id.
+        let depth = child.as_str().split('.').count() / 3;
+        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth);
+        self.by_id().entry(child.clone()).or_insert_with(|| Arc::new(plan));
+    }
+}
+
+fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
     let name = format!("s{seed}-t{number}");
     let interactive = prng.chance(250);
     let mut steps = Vec::new();
@@ -104,7 +148,10 @@ fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
         (0..prng.between(20, 23)).for_each(|_| steps.push(quick_round(prng)));
     }
     for _ in 0..prng.between(1, 2 + u64::from(interactive)) {
-        (0..prng.below(4)).for_each(|_| steps.push(round(prng)));
+        for _ in 0..prng.below(4) {
+            let at = steps.len();
+            steps.push(if prng.chance(300) { steering_round(prng, &name, at, Some("errand")) } else { round(prng) });
+        }
         if prng.chance(120) {
             let count = if prng.chance(100) { 3 } else { prng.between(1, 2) };
             (0..count).for_each(|_| steps.push(hollow(prng)));
@@ -133,16 +180,6 @@ fn plan(prng: &Prng, seed: u64, number: u64) -> Plan {
 
 fn takes(prng: &Prng) -> u64 {
     if prng.chance(150) { prng.between(5_000, 25_000) } else { prng.between(50, 2_500) }
-}
-
-fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
-    let cancel = prng.chance(120);
-    let filler = if prng.chance(80) { "a long story ".repeat(120) } else { String::new() };
-    Sending {
-        at_ms: prng.below(40_000),
-        message: (!cancel).then(|| format!("message {nth} to {task} {filler}").trim_end().to_owned()),
-        again_ms: prng.chance(300).then(|| prng.below(20_000)),
-    }
 }
 
 fn quick_round(prng: &Prng) -> Step {
@@ -188,7 +225,12 @@ fn call(prng: &Prng) -> PlannedCall {
 
 fn args(prng: &Prng) -> String {
     let ms = if prng.chance(150) { prng.between(4_000, 20_000) } else { prng.below(2_000) };
-    let note = if prng.chance(60) { "n".repeat(1_100) } else { format!("n{}", prng.below(1_000_000)) };
+    let note = match prng.below(100) {
+        0..=5 => "n".repeat(1_100),
+        6..=11 => format!("{ASK}{}", prng.below(1_000_000)),
+        12..=15 => format!("{HURRY}{}", prng.below(1_000_000)),
+        _ => format!("n{}", prng.below(1_000_000)),
+    };
     format!(r#"{{"ms":{ms},"note":"{note}"}}"#)
 }
 

@@ -1,0 +1,24 @@
+//! `plica agent set`: moves a task to another definition (EN-8).
+
+use plica_engine::Client;
+use serde_json::json;
+
+use super::submit::prepare;
+use super::{json_line, named, print};
+use crate::args::AgentSet;
+use crate::compose;
+use crate::fault::Fault;
+
+pub async fn set(client: &Client, arguments: AgentSet) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let agent = prepare(&arguments.agent, String::new())?;
+    let name = &agent.definition.name;
+    client.revise(&row.id, &compose::actor(), &agent.definition, &agent.blobs).await?;
+    if arguments.json {
+        print(&json_line(&json!({ "task": row.id.as_str(), "agent": name })))?;
+    } else {
+        let name = crate::render::clean(name);
+        eprintln!("plica: task {} moves to agent {name} with its next step; `plica show {}`", row.id, row.id);
+    }
+    Ok(0)
+}
