@@ -82,6 +82,7 @@ DECLARE
     until bigint;
 BEGIN
     PERFORM plica.check_version(p_version);
+    PERFORM plica.unflushed();
     now := plica.now_us();
     IF cardinality(p_gone) > 0 THEN
         UPDATE plica.tasks SET lease_until = now, claimable_at = greatest(now, rest_until)
@@ -141,6 +142,7 @@ DECLARE
     own record;
 BEGIN
     PERFORM plica.check_version(p_version);
+    PERFORM plica.unflushed();
     SELECT key, holder INTO own FROM plica.tasks WHERE id = p_task FOR NO KEY UPDATE;
     IF own.holder IS NULL OR NOT EXISTS (SELECT 1 FROM plica.workers
         WHERE key = own.holder AND instance = p_worker::jsonb ->> 'instance') THEN

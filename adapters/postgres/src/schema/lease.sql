@@ -1,6 +1,6 @@
 -- Holding on and letting go: renewing, releasing, blocking; who is alive.
 
--- Extends leases (ST-2). It need not survive a crash of the server, so it waits for no flush.
+-- Extends leases (ST-2).
 -- What it returns are the columns on which the verdicts depend, for each task that is there.
 CREATE FUNCTION plica.renew(p_version integer, p_tasks text[], p_epochs bigint[], p_tokens bytea[], p_lease bigint)
 RETURNS TABLE (id text, now bigint, epoch bigint, token bytea, lease_until bigint, seq bigint, hash bytea,
@@ -11,7 +11,7 @@ DECLARE
     until bigint;
 BEGIN
     PERFORM plica.check_version(p_version);
-    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM plica.unflushed();
     PERFORM 1 FROM plica.tasks WHERE id = ANY (p_tasks) ORDER BY id FOR NO KEY UPDATE;
     now := plica.now_us();
     until := plica.lease_end(now, p_lease);
@@ -54,6 +54,7 @@ BEGIN
         UPDATE plica.tasks SET blocked = p_blocked WHERE key = own.key;
         RETURN;
     END IF;
+    PERFORM plica.unflushed();
     due := plica.due(own.status, plica.is_woken(own.key, own.status, own.wake_keys, own.wake_needs), own.wake_at,
         p_not_before, own.blocked IS NOT NULL, now);
     IF p_not_before IS NULL THEN
@@ -112,7 +113,7 @@ DECLARE
     number bigint;
 BEGIN
     PERFORM plica.check_version(p_version);
-    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM plica.unflushed();
     number := plica.worker_key(p_worker::jsonb, now);
     UPDATE plica.workers SET queues = p_queues, lease = p_lease, seen_at = now WHERE key = number;
 END $$;
@@ -121,6 +122,6 @@ END $$;
 CREATE FUNCTION plica.deregister(p_version integer, p_instance text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM plica.check_version(p_version);
-    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM plica.unflushed();
     UPDATE plica.workers SET seen_at = NULL WHERE instance = p_instance;
 END $$;

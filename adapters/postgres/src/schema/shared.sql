@@ -17,6 +17,14 @@ BEGIN
     END IF;
 END $$;
 
+-- Lets the transaction commit without a flush of its own: who holds what need not survive a crash
+-- of the server. Whatever a holder does outside comes after an append, whose flush takes the claim
+-- along; and a holder whose claim was lost is refused by its token, whoever has its epoch now.
+CREATE FUNCTION plica.unflushed() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+END $$;
+
 -- When a task that nobody holds may next be claimed; never is null. The same as
 -- ports/src/store/rules.rs, claimable_at; least() passes over null.
 CREATE FUNCTION plica.due(p_status text, p_woken boolean, p_wake_at bigint, p_not_before bigint, p_blocked boolean,

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         }
     };
     match run(asked) {
-        Ok(violations) if violations == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("cluster: {error}");
