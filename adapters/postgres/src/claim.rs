@@ -1,6 +1,6 @@
 //! Handing out tasks (ST-1, ST-12, ST-16, ST-18).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plica_kernel::canonical::Hash;
 use plica_kernel::id::{Epoch, Position, Queue, RunId, Seq, TaskId};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::error::Lost;
-use crate::rows::{hash, id, int, items, micros, number, time, to_json};
+use crate::rows::{get, hash, id, int, items, micros, number, time, to_json};
 use crate::workers;
 use crate::writer::{Absent, Call};
 
@@ -74,26 +74,83 @@ impl Drawn {
     }
 }
 
+/// Claims a second from which on a burst is assumed.
+const BURST: u32 = 64;
+/// How long a mark is trusted.
+const TRUSTED: Duration = Duration::from_secs(1);
+
+/// Low-water marks: in each class, when what was claimed last became due.
+///
+/// What is claimed leaves dead entries at the front of the index, and they stay while any old
+/// snapshot is open; in a burst every claim would walk over all of those that the claims before it
+/// left. So in a burst claims begin where the last one found something. What became due before
+/// that, and came late, is found by the next claim that finds too little, or after a second.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    queues: Vec<Queue>,
+    since: Instant,
+    claims: u32,
+    is_burst: bool,
+    lows: [i64; 4],
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { queues: Vec::new(), since: Instant::now(), claims: 0, is_burst: false, lows: [i64::MIN; 4] }
+    }
+}
+
+impl Marks {
+    /// Where a claim in these queues may begin.
+    fn begin(&mut self, queues: &[Queue]) -> [i64; 4] {
+        if self.since.elapsed() >= TRUSTED || self.queues != queues {
+            let is_burst = self.claims >= BURST && self.queues == queues;
+            *self = Self { queues: queues.to_vec(), is_burst, ..Self::default() };
+        }
+        self.claims = self.claims.saturating_add(1);
+        self.is_burst |= self.claims >= BURST;
+        if self.is_burst { self.lows } else { [i64::MIN; 4] }
+    }
+
+    /// Notes where something was found.
+    fn found(&mut self, rows: &[Row]) -> Result<(), StoreError> {
+        for row in rows.iter().rev() {
+            let class = usize::try_from(get::<i16>(row, "class")?).unwrap_or_default();
+            if let Some(low) = self.lows.get_mut(class) {
+                *low = get(row, "was_due")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Takes tasks to work on.
 pub(crate) async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Vec<Claimed>, ClaimError> {
     let most = request.max.min(CLAIMS_MAX);
-    let mut claimed = some(store, request, most, &[]).await?;
+    let anywhere = [i64::MIN; 4];
+    let marks = if request.task.is_some() { anywhere } else { store.marks().begin(&request.queues) };
+    let mut claimed = some(store, request, most, &[], marks).await?;
+    if claimed.len() < most && marks != anywhere {
+        claimed.extend(some(store, request, most - claimed.len(), &[], anywhere).await?);
+    }
     if claimed.len() < most {
         // Nothing is due any more; but what is held may be held by nobody.
         let gone = workers::gone(store).await?;
         if !gone.is_empty() {
-            claimed.extend(some(store, request, most - claimed.len(), &gone).await?);
+            claimed.extend(some(store, request, most - claimed.len(), &gone, anywhere).await?);
         }
     }
     Ok(claimed)
 }
 
-/// Takes up to `most`; `gone` are the processes known to be gone.
+/// Takes up to `most` that became due at `marks` or later; `gone` are the processes known to be
+/// gone.
 async fn some(
     store: &PostgresStore,
     request: &ClaimRequest,
     most: usize,
     gone: &[i64],
+    marks: [i64; 4],
 ) -> Result<Vec<Claimed>, ClaimError> {
     if most == 0 {
         return Ok(Vec::new());
@@ -110,8 +167,12 @@ async fn some(
         .texts(drawn.runs())
         .ints(rests())
         .text(poison()?)
-        .ints(gone.to_vec());
+        .ints(gone.to_vec())
+        .ints(marks.to_vec());
     let rows = store.write(Absent::Say, &call, None).await.map_err(Lost::claim)?.unwrap_or_default();
+    if request.task.is_none() {
+        store.marks().found(&rows)?;
+    }
     Ok(rows.iter().map(|row| drawn.claimed(row)).collect::<Result<_, _>>()?)
 }
 

@@ -32,11 +32,12 @@ mod workers;
 mod writer;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use deadpool_postgres::Pool;
 use plica_ports::store::{ProcessIdentity, StoreError};
 
+use crate::claim::Marks;
 use crate::connect::Place;
 use crate::watch::Pulse;
 
@@ -78,6 +79,7 @@ pub struct PostgresStore {
     place: Arc<Place>,
     pool: Pool,
     pulse: Pulse,
+    marks: Mutex<Marks>,
     options: OpenOptions,
 }
 
@@ -102,7 +104,11 @@ impl PostgresStore {
         let place = Arc::new(Place::parse(url)?);
         let pool = place.pool()?;
         let pulse = Pulse::new(Arc::clone(&place), pool.clone());
-        Ok(Self { place, pool, pulse, options })
+        Ok(Self { place, pool, pulse, marks: Mutex::default(), options })
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -161,6 +161,23 @@ async fn st_16_what_a_process_that_is_gone_holds_is_due() {
     assert_eq!(tasks, [&logs[0].id]);
 }
 
+/// ST-1: in a burst of claims, which begin where the one before found something, what became due
+/// earlier and came late is found all the same, by the claim that finds too little.
+#[tokio::test]
+async fn st_1_a_burst_of_claims_leaves_nothing_behind() {
+    let Some(server) = plica_pgserver::shared() else { return };
+    let bench = bench(Arc::new(server.fresh())).await;
+    let ada = bench.worker("ada");
+    let long_ago = bench.now().await;
+    for _ in 0..100 {
+        bench.task().await;
+        assert_eq!(bench.claim(&bench.request(&ada, 1)).await.len(), 1);
+    }
+    let late = bench.task_with(|facts| facts.not_before = Some(long_ago)).await;
+    let claimed = bench.claim(&bench.request(&ada, 4)).await;
+    assert_eq!(claimed.iter().map(|claimed| &claimed.claim.task).collect::<Vec<_>>(), [&late.id]);
+}
+
 /// ST-15: where transactions are serializable by default, what is rolled back for another's sake
 /// is done again.
 #[tokio::test(flavor = "multi_thread")]

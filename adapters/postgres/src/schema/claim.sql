@@ -64,18 +64,18 @@ END $$;
 -- or write has locked at the moment is passed over, so nobody waits for anybody (ST-1); a task
 -- that is asked for by name is waited for. p_gone are processes known to be gone: what they hold
 -- is due like anything else, after idle claims once it has rested. A lease lasts p_lease
--- microseconds.
+-- microseconds. In each class only what became due at p_marks or later is looked at.
 -- It reads in the order of its indexes whatever the planner knows of the tables, and is not
 -- compiled: scans that are switched off count as dear, which would set the compiler going.
 CREATE FUNCTION plica.claim(p_version integer, p_worker text, p_queues text[], p_task text, p_except text[],
-    p_lease bigint, p_tokens bytea[], p_runs text[], p_rests bigint[], p_poison text, p_gone bigint[])
-RETURNS TABLE (id text, epoch bigint, token bytea, run text, seq bigint, hash bytea, inbox_tail bigint, now bigint,
-    lease_until bigint, items text)
+    p_lease bigint, p_tokens bytea[], p_runs text[], p_rests bigint[], p_poison text, p_gone bigint[], p_marks bigint[])
+RETURNS TABLE (class smallint, was_due bigint, id text, epoch bigint, token bytea, run text, seq bigint, hash bytea,
+    inbox_tail bigint, now bigint, lease_until bigint, items text)
 LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
     room integer := cardinality(p_tokens);
-    class smallint := 0;
+    mark bigint;
     keys bigint[];
     chosen bigint;
     mine bigint;
@@ -89,7 +89,9 @@ BEGIN
         WHERE key IN (SELECT key FROM plica.tasks WHERE holder = ANY (p_gone) AND lease_until > now
             ORDER BY id FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
+    class := 0;
     WHILE room > 0 AND class <= 3 LOOP
+        mark := p_marks[class + 1];
         IF p_task IS NOT NULL THEN
             -- Priorities do not matter.
             class := 3;
@@ -97,18 +99,18 @@ BEGIN
                 AND (cardinality(p_queues) = 0 OR queue = ANY (p_queues)) AND id <> ALL (p_except)
                 FOR NO KEY UPDATE);
         ELSIF cardinality(p_queues) = 0 THEN
-            keys := ARRAY(SELECT key FROM plica.tasks WHERE priority = class AND claimable_at <= now
+            keys := ARRAY(SELECT key FROM plica.tasks WHERE priority = class AND claimable_at BETWEEN mark AND now
                 AND id <> ALL (p_except) ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
         ELSIF cardinality(p_queues) = 1 THEN
             keys := ARRAY(SELECT key FROM plica.tasks WHERE queue = p_queues[1] AND priority = class
-                AND claimable_at <= now AND id <> ALL (p_except)
+                AND claimable_at BETWEEN mark AND now AND id <> ALL (p_except)
                 ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);
         ELSE
             -- Each queue by its own index. What is locked beyond the room is free again when this
             -- call commits.
             keys := ARRAY(SELECT due.key FROM (SELECT DISTINCT unnest(p_queues) AS name) AS served,
                 LATERAL (SELECT key, claimable_at, id FROM plica.tasks WHERE queue = served.name AND priority = class
-                    AND claimable_at <= now AND id <> ALL (p_except)
+                    AND claimable_at BETWEEN mark AND now AND id <> ALL (p_except)
                     ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED) AS due
                 ORDER BY due.claimable_at, due.id LIMIT room);
         END IF;
@@ -120,10 +122,11 @@ BEGIN
         until := plica.lease_end(now, p_lease);
         -- One that turns out to be poison leaves its place to another: the class is looked at again.
         FOREACH chosen IN ARRAY keys LOOP
+            SELECT claimable_at INTO was_due FROM plica.tasks WHERE key = chosen;
             IF plica.take(chosen, mine, now, until, p_tokens[room], p_runs[room], p_rests, p_poison) THEN
                 room := room - 1;
-                RETURN QUERY SELECT id, epoch, token, run, seq, hash, inbox_tail, now, lease_until, plica.items(key)
-                    FROM plica.tasks WHERE key = chosen;
+                RETURN QUERY SELECT class, was_due, id, epoch, token, run, seq, hash, inbox_tail, now, lease_until,
+                    plica.items(key) FROM plica.tasks WHERE key = chosen;
             ELSIF p_task IS NOT NULL THEN
                 RETURN;
             END IF;
