@@ -605,7 +605,7 @@ impl Client {
                     payload => payload.kind().is_terminal(),
                 };
                 if ended {
-                    return Ok(self.state(task, Some(stored.seq), false).await?);
+                    return self.state(task, Some(stored.seq), false).await;
                 }
             }
             if from == Seq(1) {

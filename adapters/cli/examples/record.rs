@@ -98,7 +98,12 @@ impl Cast {
         let end = || File::options().read(true).write(true).open(&name);
         let mut command = Command::new("bash");
         command.args(["-c", line]).current_dir(folder).env_clear();
-        command.env("PATH", path).env("HOME", folder).env("TERM", "xterm-256color").env("TMPDIR", "/tmp");
+        command
+            .env("PATH", path)
+            .env("USER", "ada")
+            .env("HOME", folder)
+            .env("TERM", "xterm-256color")
+            .env("TMPDIR", "/tmp");
         command.stdin(end()?).stdout(end()?).stderr(end()?);
         let mut child = command.spawn()?;
         drop(command);

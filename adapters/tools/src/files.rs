@@ -1,7 +1,7 @@
 //! Files as a rewind puts them back.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
 use plica_kernel::canonical::{Hash, content_hash};
@@ -60,7 +60,7 @@ fn look(workspace: &Workspace, path: &str, kept_max: u64) -> Result<FileNow, Fau
     })
 }
 
-fn put(folder: &PathBuf, path: &str, expected: Option<Hash>, wanted: Option<&[u8]>) -> Result<(), Fault> {
+fn put(folder: &Path, path: &str, expected: Option<Hash>, wanted: Option<&[u8]>) -> Result<(), Fault> {
     let workspace = Workspace::open(folder)?;
     let now = look(&workspace, path, 0)?.hash();
     if now == wanted.map(content_hash) {

@@ -45,20 +45,13 @@ fn main() -> ExitCode {
         }
     };
     let began = Instant::now();
-    let (mut events, mut starts, mut virtual_ms) = (0, 0, 0);
-    for seed in first..first + seeds {
-        match sim::run(seed, options) {
-            Ok(report) => {
-                events += report.events;
-                starts += report.starts;
-                virtual_ms += report.virtual_ms;
-            }
-            Err(failure) => {
-                eprintln!("{failure}");
-                return ExitCode::FAILURE;
-            }
+    let sim::Totals { events, starts, virtual_ms } = match sim::sweep(first..first.saturating_add(seeds), options) {
+        Ok(totals) => totals,
+        Err(failure) => {
+            eprintln!("{failure}");
+            return ExitCode::FAILURE;
         }
-    }
+    };
     println!(
         "{seeds} seeds from {first}: {events} events, {starts} starts of workers, {} s of virtual time in {} ms",
         virtual_ms / 1000,

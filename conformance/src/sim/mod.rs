@@ -8,7 +8,7 @@
 //! after every append what must hold whatever happens. A seed that fails prints itself and
 //! replays exactly.
 //!
-//! First function to read: [`run`].
+//! First function to read: [`run`]; [`sweep`] runs many.
 
 mod agents;
 mod desk;
@@ -26,6 +26,8 @@ mod witness;
 mod world;
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use oracle::Violation;
 pub use planted::PlantedBug;
@@ -84,6 +86,60 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What came of many worlds in which everything held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events on record.
+    pub events: usize,
+    /// Starts of worker processes.
+    pub starts: u64,
+    /// How long they took by their own time, in milliseconds.
+    pub virtual_ms: u128,
+}
+
+impl Totals {
+    fn plus(self, events: usize, starts: u64, virtual_ms: u128) -> Self {
+        Self { events: self.events + events, starts: self.starts + starts, virtual_ms: self.virtual_ms + virtual_ms }
+    }
+}
+
+/// Runs the worlds of these seeds on every core.
+///
+/// # Errors
+/// The failure of the lowest seed of those that failed before the others stopped.
+///
+/// # Panics
+/// When a world panics.
+pub fn sweep(seeds: Range<u64>, options: Options) -> Result<Totals, Box<Failure>> {
+    let next = AtomicU64::new(seeds.start);
+    let worker = || {
+        let mut totals = Totals::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return Ok(totals);
+            }
+            match run(seed, options) {
+                Ok(report) => totals = totals.plus(report.events, report.starts, report.virtual_ms),
+                Err(failure) => {
+                    next.store(seeds.end, Ordering::Relaxed);
+                    return Err(Box::new(failure));
+                }
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let ended: Vec<Result<Totals, Box<Failure>>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no world panics")).collect()
+    });
+    if let Some(failure) = ended.iter().filter_map(|ended| ended.as_ref().err()).min_by_key(|failure| failure.seed) {
+        return Err(failure.clone());
+    }
+    let sum = |sum: Totals, one: &Totals| sum.plus(one.events, one.starts, one.virtual_ms);
+    Ok(ended.iter().flatten().fold(Totals::default(), sum))
+}
 
 /// Runs the world of a seed to its end.
 ///

@@ -352,7 +352,7 @@ pub struct Messages {
 #[derive(Debug, Args)]
 pub struct Rewind {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event to land on: the one that ended a turn, or one after it and before the next
     #[arg(long, value_name = "SEQ", value_parser = values::seq)]
@@ -372,7 +372,7 @@ pub struct Rewind {
 #[derive(Debug, Args)]
 pub struct Fork {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The event to branch off at: the one that ended a turn, or one after it and before the next
     #[arg(long, value_name = "SEQ", value_parser = values::seq)]

@@ -36,6 +36,8 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "interrupt",
             "close",
             "reopen",
+            "rewind",
+            "fork",
             "cancel",
             "verify",
             "agent",

@@ -235,6 +235,8 @@ impl Screen {
             Payload::TurnInterrupted(_) => (Look::Odd, "interrupted "),
             Payload::StepAttemptAbandoned(_) => (Look::Odd, "the attempt was given up: "),
             Payload::TaskRewound(_) => (Look::Odd, "rewound "),
+            Payload::FilesRestored(_) => (Look::Quiet, "files put back: "),
+            Payload::StepAttemptResumed(_) => (Look::Quiet, "the attempt goes on "),
             Payload::TaskCompleted(_) if is_worker => return self.line(task, Look::Good, "done"),
             Payload::TaskFailed(_) if is_worker => (Look::Bad, "failed: "),
             Payload::TaskCancelled(_) if is_worker => (Look::Odd, "cancelled "),
@@ -313,8 +315,10 @@ impl Screen {
         let begun = self.tasks.get_mut(task).and_then(|strip| strip.calls.remove(&call.call));
         let follows = self.last_begun.take_if(|last| (&last.0, last.1) == (task, call.call)).is_some();
         let tool = match begun {
-            Some((tool, _)) if !follows => format!("{tool} "),
-            _ => String::new(),
+            Some(_) if follows => String::new(),
+            Some((tool, _)) => format!("{tool} "),
+            // Another worker began it.
+            None => format!("call {} ", call.call),
         };
         let (look, status) = match call.status {
             CallStatus::Ok => (Look::Good, "ok"),

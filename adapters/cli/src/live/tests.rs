@@ -158,6 +158,14 @@ fn cl_4_in_plain_lines_the_answer_is_not_said_twice() {
     assert_eq!(stage.shown(), "|Two files.\n", "the turn went on, so it was no answer");
 }
 
+/// A call that another worker began is told by its name in the log.
+#[test]
+fn rc_2_the_outcome_of_a_call_that_another_began_names_it() {
+    let mut stage = Stage::new(Style::PLAIN, Centre::Task(task("t")));
+    stage.returned("t", 0, CallStatus::Unknown, "lost");
+    assert_eq!(stage.shown(), "|  call 7.0 unknown, 20 ms: lost\n");
+}
+
 /// Tasks of a worker are told apart, whole line by whole line.
 #[test]
 fn cl_4_a_workers_tasks_are_told_apart_line_by_line() {

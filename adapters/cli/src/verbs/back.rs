@@ -9,6 +9,7 @@ use super::{json_line, named, print, steer};
 use crate::args::{Fork, Rewind};
 use crate::compose;
 use crate::fault::Fault;
+use crate::talk;
 
 pub async fn rewind(client: &Client, arguments: Rewind) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
@@ -16,7 +17,7 @@ pub async fn rewind(client: &Client, arguments: Rewind) -> Result<u8, Fault> {
         let plan = client.plan_rewind(&row.id, arguments.to, &WorkspaceFiles).await?;
         print(&listed(&plan.files, arguments.json))?;
         if plan.files.is_empty() && !arguments.json {
-            eprintln!("plica: no file that a tool wrote since would be put back");
+            talk::say("no file that a tool wrote since would be put back");
         }
         return Ok(0);
     }
@@ -31,7 +32,7 @@ pub async fn fork(client: &Client, arguments: Fork) -> Result<u8, Fault> {
         print(&json_line(&json!({ "task": id.as_str(), "source": row.id.as_str() })))?;
     } else {
         print(format!("{id}\n").as_bytes())?;
-        eprintln!("plica: waits for a message: `plica send {id} TEXT`");
+        talk::say(format!("waits for a message: `plica send {id} TEXT`"));
     }
     Ok(0)
 }

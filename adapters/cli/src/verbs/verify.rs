@@ -1,5 +1,7 @@
 //! `plica verify`: what holds, what does not, and what could not be checked (PR-1, PR-4).
 
+use std::time::{Duration, Instant};
+
 use plica_engine::{Client, Verdict};
 use plica_ports::store::{Page, TaskFilter};
 use serde_json::{Value, json};
@@ -8,10 +10,13 @@ use super::{json_line, named, print};
 use crate::args::Verify;
 use crate::commands;
 use crate::fault::Fault;
-use crate::render::counted;
+use crate::render::{counted, cut};
+use crate::talk::{self, Style};
 
 /// Rows read at once.
 const PAGE: usize = 500;
+/// How often it is shown how far it is.
+const SHOWN: Duration = Duration::from_millis(200);
 
 pub async fn verify(client: &Client, arguments: Verify) -> Result<u8, Fault> {
     let mut verdict = Verdict::new();
@@ -29,10 +34,16 @@ pub async fn verify(client: &Client, arguments: Verify) -> Result<u8, Fault> {
 
 async fn verify_all(client: &Client, verdict: &mut Verdict) -> Result<(), Fault> {
     let mut page = Page::first(PAGE);
+    let (escapes, mut shown) = (Style::of_stderr().escapes, Instant::now());
     loop {
         let rows = client.list(&TaskFilter::default(), &page).await?;
         for row in &rows {
             client.verify(&row.id, verdict).await?;
+            if escapes && shown.elapsed() >= SHOWN {
+                shown = Instant::now();
+                let far = format!("… {}, {}", counted(verdict.tasks, "task"), counted(verdict.events, "event"));
+                talk::status(cut(&far, talk::columns().saturating_sub(1)));
+            }
         }
         match rows.last() {
             Some(last) if rows.len() == PAGE => page.after = Some((last.facts.created_at, last.id.clone())),

@@ -99,7 +99,8 @@ impl Log {
         }?;
         match event.kind.as_str() {
             "TaskSuspended" => self.suspended(event),
-            "TurnInterrupted" => {
+            // A turn that was stopped, or an attempt that was parked, goes on with a word.
+            "TurnInterrupted" | "StepAttemptAbandoned" => {
                 self.rounds.turn_ended();
                 self.rounds.waits.needs.push(Need::Word(event.seq));
                 Ok(())

@@ -5,6 +5,7 @@
 
 mod account;
 mod event;
+mod family;
 mod hold;
 mod inbox;
 mod log;
@@ -15,7 +16,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use hold::{Hold, Holds};
 use inbox::Inbox;
 pub use inbox::Sent;
 use log::{Log, Status, Surroundings};
-use reckoning::{ended_as, finish_task, results_follow};
+use reckoning::{finish_task, results_follow};
 pub use waits::Need;
 
 use super::agents::Plans;
@@ -252,30 +253,6 @@ impl Oracle {
         self.pass_on(task);
     }
 
-    /// Passes on what a log asks of the world outside, and compares what it says of children
-    /// with their own logs.
-    fn pass_on(&self, task: &TaskId) {
-        let Some((needs, born, ended)) = self.books().tasks.get_mut(task).map(|book| {
-            let waits = &mut book.log.rounds.waits;
-            (take(&mut waits.needs), take(&mut waits.born), take(&mut waits.ended))
-        }) else {
-            return;
-        };
-        for (child, goal) in born {
-            self.plans.bear(&child, &goal);
-        }
-        for end in ended {
-            let child = TaskId::new(end.child.as_str()).ok();
-            let Some(child) = child.filter(|_| !end.by_parent) else { continue };
-            self.check(&child, |book| ended_as(book, &end));
-        }
-        for need in needs {
-            self.open_needs.fetch_add(1, Ordering::Relaxed);
-            // Nobody listens once the world is over.
-            let _ = self.needs.send((task.clone(), need));
-        }
-    }
-
     /// How many needs nobody has seen to yet; whoever does so takes it down.
     pub fn open_needs(&self) -> Arc<AtomicUsize> {
         self.open_needs.clone()
@@ -298,31 +275,6 @@ impl Oracle {
             .tasks
             .get(task)
             .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
-    }
-
-    /// Children are made in the append that spawns them (WA-5), and those that an append stops
-    /// are told so by it (EN-6).
-    fn family(&self, batch: &Batch) -> Result<(), String> {
-        let books = self.books();
-        let recent = books.tasks.get(&batch.task).map(|book| &book.log.recent[..]).unwrap_or_default();
-        let book = |child: &str| TaskId::new(child).ok().and_then(|child| books.tasks.get(&child));
-        let status = |child: &str| book(child).map(|book| book.log.status).unwrap_or_default();
-        let is_told = |child: &str| book(child).is_some_and(|book| book.inbox.has_cancel());
-        for event in recent {
-            match event.kind.as_str() {
-                "SubtaskSpawned" if status(event.text("child")?) == Status::Unborn => {
-                    return Err(format!("{} {} made no child", event.kind, event.seq));
-                }
-                "SubtaskCompleted" if event.actor == "engine" => {
-                    let child = event.text("child")?;
-                    if !status(child).is_over() && !is_told(child) {
-                        return Err(format!("{child} goes on after its parent stopped it"));
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// An append was acknowledged; its events, which cite `contents`, were shown by
