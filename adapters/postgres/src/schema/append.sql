@@ -23,8 +23,8 @@ CREATE FUNCTION plica.append(
 DECLARE
     own plica.tasks%ROWTYPE;
     after record;
-    children jsonb := p_children::jsonb;
-    keys bigint[];
+    children jsonb;
+    keys bigint[] := '{}';
     sent jsonb;
     receiver bigint;
     woke boolean;
@@ -44,23 +44,32 @@ BEGIN
         outcome := 'refused';
         RETURN;
     END IF;
-    IF (SELECT count(*) FROM plica.inbox WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL)
-        <> cardinality(p_consumed) THEN
+    -- Most batches take nothing, cite no new body and have no children: what is not needed is not
+    -- even looked at.
+    IF cardinality(p_consumed) > 0 AND cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
+        WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
         outcome := 'not_there';
         RETURN;
     END IF;
-    SELECT there.id, there.seq, there.hash INTO id, seq, hash
-    FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place)
-    JOIN plica.tasks AS there ON there.id = child.facts ->> 'id' ORDER BY place LIMIT 1;
-    IF FOUND THEN
-        outcome := 'taken';
-        RETURN;
+    IF p_children <> '[]' THEN
+        children := p_children::jsonb;
+        SELECT there.id, there.seq, there.hash INTO id, seq, hash
+        FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place)
+        JOIN plica.tasks AS there ON there.id = child.facts ->> 'id' ORDER BY place LIMIT 1;
+        IF FOUND THEN
+            outcome := 'taken';
+            RETURN;
+        END IF;
+        keys := ARRAY(SELECT plica.insert_task(facts, now)
+            FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place) ORDER BY place);
     END IF;
 
-    PERFORM plica.put(p_blob_hashes, p_blob_sizes, p_blobs, now);
-    UPDATE plica.inbox SET item = NULL WHERE task = own.key AND position = ANY (p_consumed);
-    keys := ARRAY(SELECT plica.insert_task(facts, now)
-        FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place) ORDER BY place);
+    IF cardinality(p_blobs) > 0 THEN
+        PERFORM plica.put(p_blob_hashes, p_blob_sizes, p_blobs, now);
+    END IF;
+    IF cardinality(p_consumed) > 0 THEN
+        UPDATE plica.inbox SET item = NULL WHERE task = own.key AND position = ANY (p_consumed);
+    END IF;
     INSERT INTO plica.events (task, seq, type, hash, body)
     SELECT CASE owner WHEN 0 THEN own.key ELSE keys[owner] END, seq, type, hash, body
     FROM unnest(p_owners, p_seqs, p_types, p_hashes, p_bodies) AS event (owner, seq, type, hash, body);
@@ -79,13 +88,15 @@ BEGIN
             own.blocked IS NOT NULL, now));
     END IF;
     -- One that does not exist is passed over, and so is what its receiver would refuse (ST-7).
-    FOR sent IN SELECT * FROM jsonb_array_elements(p_deliveries::jsonb) LOOP
-        SELECT key INTO receiver FROM plica.tasks WHERE id = sent ->> 'task';
-        IF FOUND THEN
-            SELECT put.woke INTO woke FROM plica.put_item(receiver, sent -> 'item', now) AS put;
-            due := CASE WHEN woke THEN now ELSE due END;
-        END IF;
-    END LOOP;
+    IF p_deliveries <> '[]' THEN
+        FOR sent IN SELECT * FROM jsonb_array_elements(p_deliveries::jsonb) LOOP
+            SELECT key INTO receiver FROM plica.tasks WHERE id = sent ->> 'task';
+            IF FOUND THEN
+                SELECT put.woke INTO woke FROM plica.put_item(receiver, sent -> 'item', now) AS put;
+                due := CASE WHEN woke THEN now ELSE due END;
+            END IF;
+        END LOOP;
+    END IF;
     outcome := 'written';
     SELECT there.inbox_tail, least(due, CASE WHEN cardinality(keys) > 0 THEN now END,
         CASE WHEN p_releases THEN there.claimable_at END)
