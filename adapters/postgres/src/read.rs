@@ -190,17 +190,30 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     one.into_iter().chain(other).min()
 }
 
+/// What `doctor` shows. Whom others' snapshots belong to is for their owner and `pg_monitor` to see.
+const DESCRIPTION: &str = "WITH clock AS MATERIALIZED (SELECT plica.now_us() AS now), \
+    due AS MATERIALIZED (SELECT min(claimable_at) AS first FROM plica.tasks, clock WHERE claimable_at <= now), \
+    unfit AS MATERIALIZED (SELECT string_agg(indexrelid::regclass::text, ', ') AS names FROM pg_index \
+        JOIN pg_class ON pg_class.oid = indrelid \
+        WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'plica.tasks'::regclass) AND NOT (indisvalid AND indisready)) \
+    SELECT (SELECT version::text FROM plica.meta) AS \"schema version\", \
+        pg_size_pretty(pg_database_size(current_database())) AS \"database size\", \
+        (SELECT count(*)::text FROM plica.tasks) AS tasks, \
+        (SELECT count(*)::text FROM plica.workers) AS \"worker processes\", \
+        coalesce((SELECT ((now - first) / 1000)::text || ' ms' FROM due, clock), 'none') \
+            AS \"longest due, not claimed\", \
+        (SELECT count(*)::text FROM plica.tasks WHERE status IN ('ready', 'running') AND claimable_at IS NULL \
+            AND blocked IS NULL) AS \"due, with neither lease nor time\", \
+        coalesce((SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint::text || ' s' \
+            FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()), 'none') \
+            AS \"oldest snapshot of others\", \
+        coalesce((SELECT names FROM unfit), 'none') AS \"indexes not in use\", \
+        current_setting('synchronous_commit') AS \"synchronous commit\", \
+        current_setting('fsync') AS fsync, current_setting('full_page_writes') AS \"full page writes\"";
+
 /// What the database says of itself, for `doctor`; `None` where there is no store.
 pub(crate) async fn describe(store: &PostgresStore) -> Result<Option<Vec<(String, String)>>, StoreError> {
-    let query = Query::of(
-        "SELECT (SELECT version::text FROM plica.meta) AS \"schema version\", \
-            pg_size_pretty(pg_database_size(current_database())) AS \"database size\", \
-            (SELECT count(*)::text FROM plica.tasks) AS tasks, \
-            (SELECT count(*)::text FROM plica.workers) AS \"worker processes\", \
-            current_setting('synchronous_commit') AS \"synchronous commit\", \
-            current_setting('fsync') AS fsync",
-    );
-    let Some(rows) = store.view(&query).await? else { return Ok(None) };
+    let Some(rows) = store.view(&Query::of(DESCRIPTION)).await? else { return Ok(None) };
     let mut said = Vec::new();
     for row in &rows {
         for column in row.columns() {

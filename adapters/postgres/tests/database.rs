@@ -178,6 +178,39 @@ async fn st_1_a_burst_of_claims_leaves_nothing_behind() {
     assert_eq!(claimed.iter().map(|claimed| &claimed.claim.task).collect::<Vec<_>>(), [&late.id]);
 }
 
+/// What `doctor` shows tells whether anything is left lying.
+#[tokio::test]
+async fn the_store_describes_itself() {
+    let Some(server) = plica_pgserver::shared() else { return };
+    let fresh = Arc::new(server.fresh());
+    let bench = bench(Arc::clone(&fresh)).await;
+    let log = bench.task().await;
+    let client = fresh.connect().await;
+    let look = async || -> std::collections::BTreeMap<String, String> {
+        bench.store().describe().await.expect("a store describes itself").into_iter().collect()
+    };
+    let said = look().await;
+    let expected = [
+        ("store", "postgres"),
+        ("tls", "none"),
+        ("tasks", "1"),
+        ("due, with neither lease nor time", "0"),
+        ("indexes not in use", "none"),
+        ("schema version", "1"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(said.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    assert!(said["longest due, not claimed"].ends_with(" ms"), "{said:?}");
+    let sql = format!("UPDATE plica.tasks SET claimable_at = NULL WHERE id = '{}'", log.id);
+    client.batch_execute(&fresh.sql(&sql)).await.expect("the row is spoiled");
+    let said = look().await;
+    assert_eq!(
+        (said["due, with neither lease nor time"].as_str(), said["longest due, not claimed"].as_str()),
+        ("1", "none")
+    );
+}
+
 /// ST-15: where transactions are serializable by default, what is rolled back for another's sake
 /// is done again.
 #[tokio::test(flavor = "multi_thread")]
