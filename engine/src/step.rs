@@ -817,6 +817,9 @@ impl Step<'_> {
 
     /// The tool, the arguments and the attempt of a call, as its start recorded them.
     fn call_on_record(&self, call: CallId) -> Option<(String, Body, u32)> {
+        if let Some(rerun) = self.task.runtime().rerun.as_ref().filter(|rerun| rerun.call == call) {
+            return Some((rerun.tool.clone(), rerun.args.clone(), rerun.starts));
+        }
         let round = self.task.runtime().round.as_ref()?;
         let begun = round.calls.get(call.index as usize)?;
         Some((begun.tool.clone(), begun.args.clone()?, begun.starts))

@@ -12,8 +12,8 @@ use plica_kernel::decide::{
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin, RestorePlan, Spent,
-    SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
+    ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin,
+    RestorePlan, Spent, SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
 };
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::limits::CALLS_MAX;
@@ -486,6 +486,14 @@ impl World {
             self.deliver(Item::Rewind { to_seq });
         }
         self.children_end(20);
+        if let Some(unknown) = self.task.runtime().unknown.last().map(|unknown| unknown.call)
+            && self.choices.chance(self.habits.message)
+        {
+            let verdict =
+                *self.choices.pick(&[CallResolution::Landed, CallResolution::NotLanded, CallResolution::Skip]);
+            let output = (verdict == CallResolution::Landed).then(|| self.text("landed"));
+            self.deliver(Item::Resolve { call: unknown, output, verdict });
+        }
         if self.choices.chance(self.habits.revise) {
             self.revisions += 1;
             let definition = ContentRef::of(MEDIA_DEFINITION, format!("{{}}{}", self.revisions).as_bytes());

@@ -102,6 +102,7 @@ impl<'a> Account<'a> {
                 "TaskRewound" => by && event.payload["to_seq"] == to_seq.0,
                 _ => kind == "LateResultRecorded" && by && event.payload["call"].is_null(),
             },
+            Item::Resolve { call, .. } => matches!(kind, "CallResolved" | "LateResultRecorded") && names(call) && by,
             Item::Revise { .. } => kind == "AgentRevised" && by,
         }
     }

@@ -2,6 +2,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
+use super::items::say;
 use super::plugins::{PluginRecord, extend};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
@@ -11,8 +12,8 @@ use crate::decide::budget::slice;
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalRequested, CallEntry, CallStatus, FileChange, FileWas, QuestionAsked, SubtaskSpawned, TaskCreated,
-    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+    ApprovalRequested, CallEntry, CallStatus, FileChange, FileWas, MessageOrigin, QuestionAsked, Role, SubtaskSpawned,
+    TaskCreated, TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
@@ -280,8 +281,11 @@ pub(in crate::decide) fn finish_call(
     let call = *call;
     draft.keep(outcome.blobs);
     let output = Body::text(&outcome.output, draft.blobs());
-    let round = draft.task().runtime().round.as_ref();
-    let tool = round.and_then(|round| round.calls.get(call.index as usize)).map_or("", |call| call.tool.as_str());
+    let runtime = draft.task().runtime();
+    let rerun = runtime.rerun.as_ref().filter(|rerun| rerun.call == call);
+    let listed = runtime.round.as_ref().and_then(|round| round.calls.get(call.index as usize));
+    let tool = rerun.map(|rerun| &rerun.tool).or(listed.map(|call| &call.tool)).cloned().unwrap_or_default();
+    let runs_again = rerun.is_some();
     let actor = alloc::format!("tool:{tool}");
     let CallOutcome { elapsed_ms, status, whole, records, files, .. } = outcome;
     let mut finished =
@@ -295,9 +299,28 @@ pub(in crate::decide) fn finish_call(
         }
     }
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
+    if runs_again && !again {
+        // Its place in the conversation is taken by what the model was told when it was lost.
+        let told = alloc::format!(
+            "Call {call} ({tool}), whose outcome was unknown, did not happen and was run now. It ended {}:\n{}",
+            ended_as(status),
+            outcome.output
+        );
+        say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
+    }
     records
         .into_iter()
         .try_for_each(|(plugin, kind, body)| extend(draft, Origin::Tool, PluginRecord { plugin, kind, body }))
+}
+
+/// How a call ended, in words.
+fn ended_as(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok | CallStatus::Recovered => "well",
+        CallStatus::Error => "with an error",
+        CallStatus::Interrupted | CallStatus::Cancelled => "before it was done",
+        CallStatus::Unknown => "nobody knows how",
+    }
 }
 
 /// An outcome that is nothing but a status and a sentence.
