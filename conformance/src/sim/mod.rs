@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use oracle::Violation;
 pub use planted::PlantedBug;
+pub use prng::Prng;
 use world::World;
 
 /// How to run a world.

@@ -36,7 +36,7 @@ Examples:
   plica show @last"
 )]
 pub struct Arguments {
-    /// Where tasks live: sqlite:PATH or memory: [default: a SQLite file in your data folder]
+    /// Where tasks live: sqlite:PATH, postgres://… or memory: [default: a SQLite file in your data folder]
     #[arg(long, global = true, value_name = "STORE", env = "PLICA_STORE", hide_env_values = true)]
     pub store: Option<String>,
     /// What to do.

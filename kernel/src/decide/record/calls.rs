@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::items::say;
-use super::plugins::{PluginRecord, extend};
+use super::plugins::{Aside, put_aside};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
 use crate::canonical::{Domain, Hash, to_vec};
@@ -115,6 +115,8 @@ impl CallPlan {
 /// How a started call ended.
 #[derive(Debug, Clone)]
 pub struct CallOutcome {
+    /// What its tool returned beside the result.
+    pub aside: Aside,
     /// Bodies that belong to it.
     pub blobs: Vec<Blob>,
     /// Milliseconds that it took.
@@ -123,8 +125,6 @@ pub struct CallOutcome {
     pub files: Vec<ChangedFile>,
     /// What the model is told.
     pub output: String,
-    /// Records of plugins: plugin, kind, body (EN-9).
-    pub records: Vec<(String, String, String)>,
     /// How it ended.
     pub status: CallStatus,
     /// The whole output, when the model is told only a part; its bytes are among the blobs.
@@ -287,7 +287,7 @@ pub(in crate::decide) fn finish_call(
     let tool = rerun.map(|rerun| &rerun.tool).or(listed.map(|call| &call.tool)).cloned().unwrap_or_default();
     let runs_again = rerun.is_some();
     let actor = alloc::format!("tool:{tool}");
-    let CallOutcome { elapsed_ms, status, whole, records, files, .. } = outcome;
+    let CallOutcome { aside, elapsed_ms, status, whole, files, .. } = outcome;
     let mut finished =
         ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
     for file in files {
@@ -308,9 +308,7 @@ pub(in crate::decide) fn finish_call(
         );
         say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
     }
-    records
-        .into_iter()
-        .try_for_each(|(plugin, kind, body)| extend(draft, Origin::Tool, PluginRecord { plugin, kind, body }))
+    put_aside(draft, Origin::Tool, aside)
 }
 
 /// How a call ended, in words.
@@ -326,11 +324,11 @@ fn ended_as(status: CallStatus) -> &'static str {
 /// An outcome that is nothing but a status and a sentence.
 pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
     CallOutcome {
+        aside: Aside::default(),
         blobs: Vec::new(),
         elapsed_ms: 0,
         files: Vec::new(),
         output: told.into(),
-        records: Vec::new(),
         status,
         whole: None,
     }
