@@ -10,5 +10,6 @@ mod crash;
 mod observers;
 mod outage;
 mod plugins;
+mod resolve;
 mod steps;
 mod waits;
