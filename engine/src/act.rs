@@ -17,6 +17,7 @@ use plica_ports::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::aside::aside;
 use crate::heartbeat::Hold;
 use crate::host::Audience;
 
@@ -85,6 +86,7 @@ pub(crate) async fn ask(
 /// Runs a call.
 pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String, context: CallContext) -> Outcome {
     let began = clock.monotonic();
+    let outcome = |status, output, elapsed_ms| outcome(&*tool, &context, status, output, elapsed_ms);
     let result = tool.call(&args, &context).await;
     let elapsed = clock.monotonic().saturating_sub(began);
     let elapsed_ms = millis(elapsed);
@@ -100,21 +102,27 @@ pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String
 pub(crate) async fn look(tool: Option<Arc<dyn Tool>>, args: String, context: CallContext) -> Outcome {
     let Some(tool) = tool else { return Outcome::Orphan(Box::new(Orphan::Lost)) };
     Outcome::Orphan(Box::new(match tool.recover(&args, &context).await {
-        Recovered::Found(output) => Orphan::Found(outcome(CallStatus::Recovered, output, 0)),
+        Recovered::Found(output) => Orphan::Found(outcome(&*tool, &context, CallStatus::Recovered, output, 0)),
         Recovered::Unknown if tool.declaration().retry_safe => Orphan::RetrySafe,
         Recovered::Unknown => Orphan::Lost,
     }))
 }
 
-fn outcome(status: CallStatus, output: ToolOutput, elapsed_ms: u64) -> CallOutcome {
+fn outcome(
+    tool: &dyn Tool,
+    context: &CallContext,
+    status: CallStatus,
+    output: ToolOutput,
+    elapsed_ms: u64,
+) -> CallOutcome {
     let whole = output.whole.as_ref().map(|blob| blob.reference.clone());
-    let records = output.records.into_iter().map(|record| (record.plugin, record.kind, record.body)).collect();
+    let actor = format!("tool:{}", tool.declaration().name);
     CallOutcome {
+        aside: aside(&actor, &context.task, output.records, output.outgoing),
         blobs: output.blobs.into_iter().chain(output.whole).collect(),
         elapsed_ms,
         files: output.files,
         output: output.text,
-        records,
         status,
         whole,
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born, forked};
-use plica_kernel::event::{ApprovalVerdict, MessageOrigin, Payload, RestorePlan, Role, SuspendReason, TaskCreated};
+use plica_kernel::event::{
+    ApprovalVerdict, CallResolution, MessageOrigin, Payload, RestorePlan, Role, SuspendReason, TaskCreated,
+};
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
@@ -614,6 +616,28 @@ impl Client {
             }
             before = from;
         }
+    }
+
+    /// Settles a call whose outcome is unknown (TO-3): `output` says what it brought, when it landed.
+    ///
+    /// # Errors
+    /// [`ClientError::NotUnknown`] when no such call is of unknown outcome, and as
+    /// [`Self::deliver`]; a key conflict means that it was settled otherwise.
+    pub async fn resolve(
+        &self,
+        task: &TaskId,
+        actor: &str,
+        call: CallId,
+        verdict: CallResolution,
+        output: Option<String>,
+    ) -> Result<Delivered, ClientError> {
+        let state = self.state(task, None, false).await?;
+        let unknown = state.runtime().unknown.iter().find(|unknown| unknown.call == call);
+        let starts = unknown.map(|unknown| unknown.starts);
+        let starts = starts.ok_or_else(|| ClientError::NotUnknown { task: task.clone(), call })?;
+        // Once for each start: one that ran again may be of unknown outcome again.
+        let key = call_key(&format!("resolve:{starts}"), call);
+        self.deliver(task, actor, &Item::Resolve { call, output, verdict }, Some(key)).await
     }
 
     /// Verifies a task and adds what was found to `verdict`.

@@ -1,5 +1,5 @@
 use plica_kernel::decide::RecordError;
-use plica_kernel::id::{Seq, TaskId};
+use plica_kernel::id::{CallId, Seq, TaskId};
 use plica_ports::store::{AppendError, ClaimError, CreateError, DeliverError, StoreError};
 use plica_ports::{ContentError, DefinitionError};
 
@@ -71,6 +71,14 @@ pub enum ClientError {
         seq: Seq,
         /// What is under way there.
         why: String,
+    },
+    /// No such call is of unknown outcome. Nothing was written.
+    #[error("task {task}: call {call} is not of unknown outcome; `plica show {task}` lists those that are")]
+    NotUnknown {
+        /// The task.
+        task: TaskId,
+        /// The call.
+        call: CallId,
     },
     /// Only root tasks fork (SN-4). Nothing was written.
     #[error("task {0} is a child of another task; only root tasks fork")]

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use plica_kernel::body::Body;
 use plica_kernel::canonical::{from_slice, to_vec};
-use plica_kernel::decide::{Drafted, PluginRecord};
+use plica_kernel::decide::{Aside, Drafted, PluginRecord};
 use plica_kernel::envelope::{Envelope, Origin};
 use plica_kernel::event::EventType;
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::limits::OBSERVED_EVENTS_MAX;
 use plica_kernel::state::Task;
-use plica_ports::{ContentStore, Observer, Progress};
+use plica_ports::{ContentStore, Observer, Progress, Record};
 use serde::{Deserialize, Serialize};
 
+use crate::aside::aside;
 use crate::compose::{ComposeError, text_of};
 use crate::host::Host;
 use crate::load::read_event;
@@ -39,8 +40,8 @@ struct Follower {
     recorded: Seq,
     /// The last event that it was shown.
     shown: Seq,
-    /// Whether it was shown something that a place is to be recorded for.
-    ahead: bool,
+    /// The last event that it was shown and that a place is to be recorded for.
+    owed: Seq,
 }
 
 impl Follower {
@@ -55,24 +56,31 @@ impl Follower {
         }
         self.shown = event.seq;
         // Else records of progress would ask for records of progress.
-        self.ahead |= event.kind() != EventType::ExtensionRecorded || event.origin != Origin::Observer;
+        if event.kind() != EventType::ExtensionRecorded || event.origin != Origin::Observer {
+            self.owed = event.seq;
+        }
         if catch_unwind(AssertUnwindSafe(|| self.observer.committed(event, body))).is_err() {
             tracing::warn!(task = %event.task, seq = %event.seq, "an observer failed");
         }
     }
 
-    fn records(&self, task: &TaskId) -> Vec<PluginRecord> {
-        let Some(progress) = self.progress() else { return Vec::new() };
-        let asked = catch_unwind(AssertUnwindSafe(|| progress.records(task))).unwrap_or_else(|_| {
+    fn aside(&self, task: &TaskId) -> Aside {
+        let Some(progress) = self.progress() else { return Aside::default() };
+        let asked = catch_unwind(AssertUnwindSafe(|| (progress.records(task), progress.outgoing(task))));
+        let (asked, outgoing) = asked.unwrap_or_else(|_| {
             tracing::warn!(%task, plugin = progress.plugin(), "an observer failed: it leaves no record but its place");
-            Vec::new()
+            Default::default()
         });
         let place = Place { seq: self.shown, task: task.clone() };
         let place = to_vec(&place).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         let own = asked.into_iter().filter(|(kind, _)| kind != DELIVERED_THROUGH);
-        own.chain([(DELIVERED_THROUGH.to_owned(), place)])
-            .map(|(kind, body)| PluginRecord { plugin: progress.plugin().to_owned(), kind, body })
-            .collect()
+        let plugin = progress.plugin();
+        let records = own.chain([(DELIVERED_THROUGH.to_owned(), place)]).map(|(kind, body)| Record {
+            plugin: plugin.to_owned(),
+            kind,
+            body,
+        });
+        aside(&format!("plugin:{plugin}"), task, records.collect(), outgoing)
     }
 }
 
@@ -125,27 +133,38 @@ impl Followers {
     }
 
     /// What is to be on record before the task is handed back.
-    pub(crate) fn records(&self, task: &TaskId) -> Vec<PluginRecord> {
-        self.0.iter().filter(|follower| follower.ahead).flat_map(|follower| follower.records(task)).collect()
+    pub(crate) fn owed(&self, task: &TaskId) -> Aside {
+        together(self.0.iter().filter(|follower| follower.owed > follower.recorded), task)
     }
 
     /// What is to be on record with the next append, so that a crash in a long turn makes the
     /// next holder show no more than so many events again.
-    pub(crate) fn records_due(&self, task: &TaskId) -> Vec<PluginRecord> {
+    pub(crate) fn due(&self, task: &TaskId) -> Aside {
         let due = |follower: &&Follower| follower.shown.0.saturating_sub(follower.recorded.0) >= OBSERVED_EVENTS_MAX;
-        self.0.iter().filter(due).flat_map(|follower| follower.records(task)).collect()
+        together(self.0.iter().filter(due), task)
     }
 
-    /// The records that were asked for are written: for all that were ahead, or those due.
-    pub(crate) fn recorded(&mut self, records: &[PluginRecord]) {
+    /// These records are written: each place among them is the one that counts, however much was
+    /// shown since.
+    pub(crate) fn recorded(&mut self, written: &Aside) {
         for follower in &mut self.0 {
-            let name = follower.progress().map(|progress| progress.plugin().to_owned());
-            if records.iter().any(|record| Some(&record.plugin) == name.as_ref()) {
-                follower.recorded = follower.shown;
-                follower.ahead = false;
+            let Some(plugin) = follower.progress().map(|progress| progress.plugin().to_owned()) else { continue };
+            let mine = |record: &&PluginRecord| record.plugin == plugin && record.kind == DELIVERED_THROUGH;
+            let place =
+                written.records.iter().find(mine).and_then(|record| from_slice::<Place>(record.body.as_bytes()).ok());
+            if let Some(place) = place {
+                follower.recorded = place.seq;
             }
         }
     }
+}
+
+fn together<'a>(followers: impl Iterator<Item = &'a Follower>, task: &TaskId) -> Aside {
+    followers.map(|follower| follower.aside(task)).fold(Aside::default(), |mut all, one| {
+        all.records.extend(one.records);
+        all.sent.extend(one.sent);
+        all
+    })
 }
 
 async fn resumed(observer: Arc<dyn Observer>, task: &Task, content: &dyn ContentStore) -> Result<Follower, String> {
@@ -168,7 +187,7 @@ async fn resumed(observer: Arc<dyn Observer>, task: &Task, content: &dyn Content
             tracing::warn!(task = %task.id(), plugin = progress.plugin(), "an observer failed to take up its records");
         }
     }
-    Ok(Follower { observer, recorded, shown: recorded, ahead: false })
+    Ok(Follower { observer, recorded, shown: recorded, owed: Seq(0) })
 }
 
 fn place_in(body: &Body, task: &TaskId) -> Seq {

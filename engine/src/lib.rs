@@ -30,6 +30,7 @@
 //! ```
 
 mod act;
+mod aside;
 mod client;
 mod commit;
 mod compose;

@@ -4,28 +4,30 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plica_kernel::canonical::string_len;
-use plica_kernel::decide::CallPlan;
+use plica_kernel::decide::{Aside, CallPlan};
 use plica_kernel::limits::{CALLS_MAX, EVENT_KINDS_BYTES_MAX, WAKE_ALTERNATIVES_MAX};
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
 use plica_ports::{Definition, Effect, Guard, GuardView, Ruling};
 
 use crate::act::millis;
+use crate::aside::aside;
 use crate::govern::Rules;
 use crate::host::Host;
 use crate::setup::Setup;
 use crate::steering::{self, SPAWNING_TOOL, is_steering};
 
-/// The plan of every call of a reply, up to the 32nd.
-pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> Vec<CallPlan> {
-    let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Vec::new() };
-    let planner = Planner { host, setup, definition, rules, task };
+/// The plan of every call of a reply, up to the 32nd, and what guards return beside it.
+pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> (Vec<CallPlan>, Aside) {
+    let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Default::default() };
+    let mut planner = Planner { host, setup, definition, rules, task, aside: Aside::default() };
     let mut earlier = Earlier::default();
     let calls = blocks.iter().filter_map(|block| match block {
         Block::ToolUse { args, tool, .. } => Some((tool, args)),
         Block::Text { .. } | Block::Thinking { .. } => None,
     });
-    calls.take(CALLS_MAX).map(|(tool, args)| planner.plan(tool, args, &mut earlier)).collect()
+    let plans = calls.take(CALLS_MAX).map(|(tool, args)| planner.plan(tool, args, &mut earlier)).collect();
+    (plans, planner.aside)
 }
 
 struct Planner<'a> {
@@ -34,11 +36,13 @@ struct Planner<'a> {
     definition: &'a Definition,
     rules: &'a Rules,
     task: &'a Task,
+    /// What guards returned beside their rulings so far.
+    aside: Aside,
 }
 
 impl Planner<'_> {
     /// `earlier` is what calls of the reply that come before this one take up.
-    fn plan(&self, name: &str, args: &str, earlier: &mut Earlier) -> CallPlan {
+    fn plan(&mut self, name: &str, args: &str, earlier: &mut Earlier) -> CallPlan {
         let deny = |reason: String| CallPlan::Deny { reason, tool: name.to_owned() };
         let listed = self.definition.tools.iter().any(|listed| listed == name);
         if listed && is_steering(name) {
@@ -87,13 +91,17 @@ impl Planner<'_> {
     }
 
     /// Deny wins, then ask; a guard that panics denies (EN-3).
-    fn rule(&self, tool: &str, effect: Option<Effect>, args: &str, steers: bool) -> Ruling {
+    fn rule(&mut self, tool: &str, effect: Option<Effect>, args: &str, steers: bool) -> Ruling {
         let view = GuardView { task: self.task, tool, effect, args, steers };
         let guards = self.host.guards.iter().map(|guard| &**guard).chain([self.rules as &dyn Guard]);
         let mut ruling = Ruling::Allow { rule: None };
         for guard in guards {
             let one = catch_unwind(AssertUnwindSafe(|| guard.rule(&view)))
                 .unwrap_or_else(|_| Ruling::Deny { reason: format!("guard {} failed", guard.name()) });
+            let (records, outgoing) = catch_unwind(AssertUnwindSafe(|| guard.aside(&view, &one))).unwrap_or_default();
+            let aside = aside(&format!("plugin:{}", guard.name()), self.task.id(), records, outgoing);
+            self.aside.records.extend(aside.records);
+            self.aside.sent.extend(aside.sent);
             ruling = match (ruling, one) {
                 (_, denied @ Ruling::Deny { .. }) => return denied,
                 (asked @ Ruling::Ask { .. }, _) | (_, asked @ Ruling::Ask { .. }) => asked,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use plica_kernel::body::Body;
 use plica_kernel::decide::{
-    self, Act, AfterCrash, Answer, Composer, Draft, Drafted, Inputs, Orphan, PluginRecord, Prepared, RecordError,
-    Refusal, Spawn, Stamp,
+    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Inputs, Orphan, Prepared, RecordError, Refusal,
+    Spawn, Stamp,
 };
 use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
@@ -324,7 +324,7 @@ impl Step<'_> {
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
-        let due = self.followers.records_due(self.task.id());
+        let due = self.followers.due(self.task.id());
         let (drafted, act) = match self.decide(&due) {
             Ok(decided) => decided,
             Err(bug) => return self.give_up(&bug.to_string()).await,
@@ -489,11 +489,11 @@ impl Step<'_> {
     /// the outside world has to do.
     ///
     /// `due` is what observers want on record by now.
-    fn decide(&self, due: &[PluginRecord]) -> Result<(Option<Drafted>, Act), RecordError> {
+    fn decide(&self, due: &Aside) -> Result<(Option<Drafted>, Act), RecordError> {
         let mut draft = Draft::new(self.task.clone(), self.stamp());
         if !due.is_empty() {
             let mut observed = draft.clone();
-            match decide::observed(&mut observed, due.to_vec()) {
+            match decide::observed(&mut observed, due.clone()) {
                 Ok(()) => draft = observed,
                 Err(error) => tracing::warn!(task = %self.task.id(), %error, "an observer's record does not fit"),
             }
@@ -567,13 +567,14 @@ impl Step<'_> {
     }
 
     fn answer(&self, task: &Task, reply: &Reply, elapsed: Duration) -> Answer {
-        let calls = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
+        let (calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
         let policy = self.drive.host.policy.as_ref();
         let patch = policy.and_then(|policy| {
             let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;
             Some((policy.name().to_owned(), patch))
         });
         Answer {
+            aside,
             blocks: reply.blocks.clone(),
             calls,
             cost_nano_usd: reply.cost_nano_usd,
@@ -689,7 +690,7 @@ impl Step<'_> {
     /// Hands the task back once what observers made of it is on record, for those that keep their
     /// place (EN-5); `None` when something came that is to be looked at first.
     async fn hand_back_observed(&mut self) -> Option<Ended> {
-        let records = self.followers.records(self.task.id());
+        let records = self.followers.owed(self.task.id());
         if records.is_empty() {
             return Some(self.hand_back().await);
         }
@@ -817,6 +818,9 @@ impl Step<'_> {
 
     /// The tool, the arguments and the attempt of a call, as its start recorded them.
     fn call_on_record(&self, call: CallId) -> Option<(String, Body, u32)> {
+        if let Some(rerun) = self.task.runtime().rerun.as_ref().filter(|rerun| rerun.call == call) {
+            return Some((rerun.tool.clone(), rerun.args.clone(), rerun.starts));
+        }
         let round = self.task.runtime().round.as_ref()?;
         let begun = round.calls.get(call.index as usize)?;
         Some((begun.tool.clone(), begun.args.clone()?, begun.starts))

@@ -45,6 +45,8 @@ pub const MODEL_INTERRUPTIONS_MAX: u32 = 3;
 pub const TOOL_STARTS_MAX: u32 = 3;
 /// Seals of attempts in a row at which the task parks, whatever its agent chose (RC-3).
 pub const SEALS_MAX: u32 = 3;
+/// Calls of unknown outcome that a person can still settle; older ones are forgotten.
+pub const UNKNOWN_CALLS_MAX: usize = 32;
 /// Truncated replies in a row that fail the turn (RC-7).
 pub const TRUNCATED_REPLIES_MAX: u32 = 3;
 /// Empty replies in a row that end the turn with an empty answer (RC-7).

@@ -66,4 +66,11 @@ pub trait Guard: Send + Sync {
 
     /// Rules on one call.
     fn rule(&self, view: &GuardView<'_>) -> Ruling;
+
+    /// What is to be on record with this ruling, and sent to other tasks, in the append that has
+    /// the decision (EN-9). May be asked several times before it is written.
+    fn aside(&self, view: &GuardView<'_>, ruling: &Ruling) -> (Vec<crate::Record>, Vec<crate::Outgoing>) {
+        let _ = (view, ruling);
+        (Vec::new(), Vec::new())
+    }
 }

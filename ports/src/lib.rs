@@ -25,7 +25,7 @@ pub use guard::{Guard, GuardView, Ruling};
 pub use model::{
     Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,
 };
-pub use observer::{Observer, Progress, Record};
+pub use observer::{Observer, Outgoing, Parcel, Progress, Record};
 pub use policy::{Policy, PolicyView};
 pub use store::Store;
 pub use text::ForeignText;

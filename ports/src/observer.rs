@@ -14,6 +14,32 @@ pub struct Record {
     pub body: String,
 }
 
+/// Something that a plugin sends to another task with the event that it belongs to: delivered by
+/// the same append (EN-9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The receiver. What is addressed to the task itself, or to one that is over, goes nowhere.
+    pub task: TaskId,
+    /// What it is.
+    pub parcel: Parcel,
+    /// The receiver takes what one plugin sends under one key once, however often it is sent.
+    pub key: String,
+}
+
+/// What a plugin can send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parcel {
+    /// A message to the agent.
+    Message(String),
+    /// An event that a task may wait for.
+    Event {
+        /// What it carries, as text.
+        data: Option<String>,
+        /// Its kind.
+        kind: String,
+    },
+}
+
 /// Sees every committed event (EN-5): after its commit, in seq order, outside every lock.
 /// Nothing it does changes what was decided.
 pub trait Observer: Send + Sync {
@@ -56,4 +82,10 @@ pub trait Progress: Send + Sync {
     /// What is to be on record of the events of `task` that were shown: kind and body of each
     /// record. May be asked several times before it is written.
     fn records(&self, task: &TaskId) -> Vec<(String, String)>;
+
+    /// What is to be sent to other tasks with these records.
+    fn outgoing(&self, task: &TaskId) -> Vec<Outgoing> {
+        let _ = task;
+        Vec::new()
+    }
 }

@@ -5,7 +5,7 @@ use plica_kernel::body::Blob;
 use plica_kernel::decide::ChangedFile;
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
-use crate::observer::Record;
+use crate::observer::{Outgoing, Record};
 
 /// What a tool does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +144,8 @@ pub struct ToolOutput {
     pub files: Vec<ChangedFile>,
     /// Records to append with the call's outcome (EN-9).
     pub records: Vec<Record>,
+    /// What to send to other tasks with it.
+    pub outgoing: Vec<Outgoing>,
 }
 
 impl ToolOutput {
@@ -175,6 +177,7 @@ impl ToolError {
 }
 
 /// What a look for the result of a call that a crash cut off came to (TO-3).
+#[expect(clippy::large_enum_variant, reason = "one a call that a crash cut off, taken apart at once")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovered {
     /// The effect was found: this is its result.

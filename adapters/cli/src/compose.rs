@@ -12,6 +12,7 @@ use plica_kernel::id::{InstanceId, Queue, TaskId, WorkerId};
 use plica_memory::MemoryStore;
 use plica_ports::Store;
 use plica_ports::store::{ProcessIdentity, Worker as Identity};
+use plica_postgres::{PostgresStore, Processes};
 use plica_sqlite::{OpenOptions, SqliteStore};
 
 use self::models::Models;
@@ -31,8 +32,23 @@ pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
     match named.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false }),
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
-        _ => Err(Fault::Config(format!("no such store: {named:?}; the forms are sqlite:PATH and memory:{STORE_HINT}"))),
+        Some(("postgres" | "postgresql", _)) => postgres(named),
+        // What was named may hold a password, but not before a colon.
+        Some((scheme, _)) => Err(no_such_store(&format!("{scheme}:…"))),
+        None => Err(no_such_store(named)),
     }
+}
+
+fn no_such_store(named: &str) -> Fault {
+    Fault::Config(format!(
+        "no such store: {named:?}; the forms are sqlite:PATH, postgres://USER@HOST/DATABASE and memory:{STORE_HINT}"
+    ))
+}
+
+fn postgres(url: &str) -> Result<Arc<dyn Store>, Fault> {
+    let processes =
+        plica_sqlite::process_identity().map(|own| Processes { own, is_gone: plica_sqlite::is_process_gone });
+    Ok(Arc::new(PostgresStore::open(url, plica_postgres::OpenOptions { processes })?))
 }
 
 fn sqlite(path: PathBuf, options: OpenOptions) -> Result<Arc<dyn Store>, Fault> {

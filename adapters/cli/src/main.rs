@@ -2,6 +2,9 @@
 //! engine, and speaks to people and scripts. Data goes to standard output, talk to standard
 //! error (CL-1). The only crate that reads the environment or configuration.
 
+// Standard error has one writer, and standard output one way to it.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod agent;
 mod args;
 mod commands;

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         }
     };
     let began = Instant::now();
-    let sim::Totals { events, starts, virtual_ms } = match sim::sweep(first..first.saturating_add(seeds), options) {
+    let totals = match sim::sweep(first..first.saturating_add(seeds), options) {
         Ok(totals) => totals,
         Err(failure) => {
             eprintln!("{failure}");
@@ -53,9 +53,14 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{seeds} seeds from {first}: {events} events, {starts} starts of workers, {} s of virtual time in {} ms",
-        virtual_ms / 1000,
+        "{seeds} seeds from {first}: {} events, {} starts of workers, {} s of virtual time in {} ms",
+        totals.events(),
+        totals.starts,
+        totals.virtual_ms / 1000,
         began.elapsed().as_millis()
     );
+    for (kind, count) in &totals.kinds {
+        println!("{count:>9} {kind}");
+    }
     ExitCode::SUCCESS
 }

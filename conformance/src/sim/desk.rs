@@ -12,7 +12,7 @@ use plica_ports::store::DeliverError;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::agents::{Plan, Plans, Sending};
+use super::agents::{Plan, Plans, Sending, Sent};
 use super::oracle::{Need, Oracle};
 use super::prng::Prng;
 
@@ -58,10 +58,25 @@ impl Post {
     async fn send(self, task: TaskId, nth: usize, sending: Sending) {
         tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
         let key = format!("key-{nth}");
-        self.deliver(&task, &key, &sending.item).await;
+        let item = match sending.what {
+            Sent::Item(item) => item,
+            Sent::Back(choice) => Item::Rewind { to_seq: self.place(&task, choice) },
+        };
+        self.deliver(&task, &key, &item).await;
         if let Some(after) = sending.again_ms {
             tokio::time::sleep(Duration::from_millis(after)).await;
-            self.deliver(&task, &key, &sending.item).await;
+            self.deliver(&task, &key, &item).await;
+        }
+    }
+
+    /// Where a task is to go back to: mostly where a turn has ended.
+    fn place(&self, task: &TaskId, choice: u64) -> Seq {
+        let landings = self.oracle.landings(task);
+        let nth = usize::try_from(choice).unwrap_or(0);
+        match landings.len() {
+            0 => Seq(choice),
+            _ if choice.is_multiple_of(6) => Seq(choice),
+            many => landings[nth % many],
         }
     }
 }

@@ -25,12 +25,14 @@ mod tools;
 mod witness;
 mod world;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use oracle::Violation;
 pub use planted::PlantedBug;
+pub use prng::Prng;
 use world::World;
 
 /// How to run a world.
@@ -57,6 +59,8 @@ pub struct Report {
     pub starts: u64,
     /// How long it took by its own time, in milliseconds.
     pub virtual_ms: u128,
+    /// Types of events on record, and how many of each.
+    pub kinds: BTreeMap<String, usize>,
 }
 
 /// A world in which something did not hold.
@@ -87,10 +91,10 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// What came of many worlds in which everything held.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Events on record.
-    pub events: usize,
+    /// Events on record, by type.
+    pub kinds: BTreeMap<String, usize>,
     /// Starts of worker processes.
     pub starts: u64,
     /// How long they took by their own time, in milliseconds.
@@ -98,8 +102,17 @@ pub struct Totals {
 }
 
 impl Totals {
-    fn plus(self, events: usize, starts: u64, virtual_ms: u128) -> Self {
-        Self { events: self.events + events, starts: self.starts + starts, virtual_ms: self.virtual_ms + virtual_ms }
+    /// Events on record.
+    pub fn events(&self) -> usize {
+        self.kinds.values().sum()
+    }
+
+    fn add(&mut self, kinds: &BTreeMap<String, usize>, starts: u64, virtual_ms: u128) {
+        for (kind, count) in kinds {
+            *self.kinds.entry(kind.clone()).or_default() += count;
+        }
+        self.starts += starts;
+        self.virtual_ms += virtual_ms;
     }
 }
 
@@ -120,7 +133,7 @@ pub fn sweep(seeds: Range<u64>, options: Options) -> Result<Totals, Box<Failure>
                 return Ok(totals);
             }
             match run(seed, options) {
-                Ok(report) => totals = totals.plus(report.events, report.starts, report.virtual_ms),
+                Ok(report) => totals.add(&report.kinds, report.starts, report.virtual_ms),
                 Err(failure) => {
                     next.store(seeds.end, Ordering::Relaxed);
                     return Err(Box::new(failure));
@@ -136,8 +149,9 @@ pub fn sweep(seeds: Range<u64>, options: Options) -> Result<Totals, Box<Failure>
     if let Some(failure) = ended.iter().filter_map(|ended| ended.as_ref().err()).min_by_key(|failure| failure.seed) {
         return Err(failure.clone());
     }
-    let sum = |sum: Totals, one: &Totals| sum.plus(one.events, one.starts, one.virtual_ms);
-    Ok(ended.iter().flatten().fold(Totals::default(), sum))
+    let mut all = Totals::default();
+    ended.iter().flatten().for_each(|one| all.add(&one.kinds, one.starts, one.virtual_ms));
+    Ok(all)
 }
 
 /// Runs the world of a seed to its end.

@@ -1,5 +1,6 @@
 //! A world from its beginning to its end.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -131,7 +132,13 @@ impl World {
             desk.spawn(Desk::new(self.seed, post, self.plans.clone(), needed, self.oracle.open_needs()).answer_all());
         }
         for plan in self.plans.all() {
-            let person = Person::new(self.seed, plan, store.clone(), self.content.clone(), self.oracle.clone());
+            let person = Person::new(
+                self.seed,
+                (plan, self.plans.clone()),
+                store.clone(),
+                self.content.clone(),
+                self.oracle.clone(),
+            );
             people.spawn(person.act());
         }
         if tokio::time::timeout(SAFETY, self.all_ended(&mut people)).await.is_err() {
@@ -284,12 +291,16 @@ impl World {
 
     async fn report(&self) -> Report {
         let mut hashed = Vec::new();
-        let mut events = 0;
+        let (mut events, mut kinds) = (0, BTreeMap::new());
         let plans = self.plans.all();
         for plan in &plans {
             let log = self.memory.read(&plan.id, Seq(1), usize::MAX).await.unwrap_or_default();
             events += log.len();
-            log.into_iter().for_each(|event| hashed.extend(event.body));
+            for event in log {
+                let body: serde_json::Value = serde_json::from_slice(&event.body).unwrap_or_default();
+                *kinds.entry(body["type"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+                hashed.extend(event.body);
+            }
         }
         let virtual_ms = self.clock.elapsed().as_millis();
         hashed.extend(format!("{:?} {virtual_ms}", self.outside.all()).into_bytes());
@@ -300,6 +311,7 @@ impl World {
             events,
             starts: self.starts.load(Ordering::Relaxed),
             virtual_ms,
+            kinds,
         }
     }
 }

@@ -146,7 +146,7 @@ impl Step<'_> {
             Err(ComposeError::Content(_)) => return Ok(false),
             Err(ComposeError::Unavailable(why)) => return Err(LoadError::Store(StoreError::Unavailable(why))),
         };
-        let plans = plan_calls(host, &self.setup, &self.task, &blocks);
+        let (plans, _) = plan_calls(host, &self.setup, &self.task, &blocks);
         let runs = |plan: &CallPlan| matches!(plan, CallPlan::Start { .. } | CallPlan::Todo { .. });
         Ok(plans.iter().all(runs))
     }

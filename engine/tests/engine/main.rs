@@ -11,5 +11,6 @@ mod crash;
 mod observers;
 mod outage;
 mod plugins;
+mod resolve;
 mod steps;
 mod waits;

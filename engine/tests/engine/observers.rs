@@ -21,7 +21,7 @@ use plica_kernel::limits::OBSERVED_EVENTS_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
 use plica_ports::store::{AppendError, Appended, Batch, Claim};
-use plica_ports::{Observer, Progress, Store};
+use plica_ports::{Observer, Outgoing, Parcel, Progress, Store};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -258,4 +258,71 @@ async fn rc_8_a_task_that_is_audited_is_left_to_workers_that_audit_it() {
     let last = stage.payloads(&task).await.pop();
     let Some(Payload::TaskFailed(failed)) = last else { panic!("{last:?}") };
     assert!(failed.detail.is_some_and(|detail| detail.contains("observer audit 1 of host")));
+}
+
+/// A fork has a log of its own, which is audited from its first event; a rewind goes on with its
+/// own, dead events included.
+#[tokio::test(start_paused = true)]
+async fn en_5_a_fork_is_followed_from_its_own_beginning_and_a_rewind_goes_on() {
+    let stage = Stage::new(&[("main", &[say("one"), say("two"), say("three")])]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    let boundary = stage.kinds(&task).await.iter().position(|kind| *kind == EventType::TaskSuspended).unwrap() + 1;
+    let boundary = Seq(boundary as u64);
+    let fork = stage.client.fork(&task, USER, Some(boundary)).await.unwrap();
+    stage.client.send(&task, USER, "Go on.").await.unwrap();
+    stage.client.send(&fork, USER, "Go on here.").await.unwrap();
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    is_exact(&stage, &fork).await;
+    stage.client.rewind(&task, USER, boundary).await.unwrap();
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    assert_eq!(stage.count(&task, EventType::TaskRewound).await, 1);
+    is_exact(&stage, &task).await;
+}
+
+/// Tells another task when one has ended.
+struct Herald(TaskId);
+
+impl Observer for Herald {
+    fn committed(&self, _: &Envelope, _: &[u8]) {}
+
+    fn progress(&self) -> Option<&dyn Progress> {
+        Some(self)
+    }
+}
+
+impl Progress for Herald {
+    fn plugin(&self) -> &str {
+        "herald"
+    }
+
+    fn resumes(&self, _: &TaskId, _: &std::collections::BTreeMap<String, String>) {}
+
+    fn records(&self, _: &TaskId) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn outgoing(&self, _: &TaskId) -> Vec<Outgoing> {
+        let parcel = Parcel::Event { data: Some("1".into()), kind: "rested".into() };
+        vec![Outgoing { task: self.0.clone(), parcel, key: "once".into() }]
+    }
+}
+
+/// What an observer sends goes with its place, once however often it is sent.
+#[tokio::test(start_paused = true)]
+async fn en_9_an_observers_parcels_go_with_its_place() {
+    let wait = calls(&[call("Wait", json!({ "event": "rested" }))]);
+    let stage = Stage::new(&[("other", &[wait, say("heard")]), ("main", &[say("one"), say("two")])]);
+    let other = stage.submit_to("other").await;
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    for _ in 0..2 {
+        let (note, herald) = (stage.note.clone(), Arc::new(Herald(other.clone())));
+        stage.worker_of(|host| host.tool(note).observer(herald)).run(Stop::new()).await.unwrap();
+        stage.client.send(&task, USER, "Go on.").await.unwrap();
+    }
+    assert_eq!(stage.status(&other).await, Status::Completed);
+    assert_eq!(stage.count(&other, EventType::TaskWoken).await, 1);
+    let state = stage.client.state(&task, None, false).await.unwrap();
+    assert_eq!(state.governance().extensions["herald"].len(), 1);
+    stage.is_at_rest(&other).await;
 }

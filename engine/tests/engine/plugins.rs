@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use plica_engine::{ClientError, Stop};
 use plica_kernel::event::{CallStatus, EventType, FailureReason, Payload, PluginPin};
 use plica_kernel::id::TaskId;
 use plica_kernel::row::Status;
-use plica_ports::{Guard, GuardView, Ruling};
+use plica_ports::{
+    CallContext, Guard, GuardView, Outgoing, Parcel, Record, Ruling, Tool, ToolDeclaration, ToolError, ToolOutput,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -250,5 +253,100 @@ async fn en_8_rc_8_a_task_moves_away_from_a_plugin_that_is_gone() {
     answer(&stage, &task).await;
     stage.worker_of(|host| host).run(Stop::new()).await.unwrap();
     assert_eq!(stage.status(&task).await, Status::Completed);
+    stage.is_at_rest(&task).await;
+}
+
+/// Records each ruling and tells another task of it.
+struct Clerk(std::sync::Mutex<Option<TaskId>>);
+
+impl Guard for Clerk {
+    fn name(&self) -> &str {
+        "clerk"
+    }
+
+    fn rule(&self, _: &GuardView<'_>) -> Ruling {
+        Ruling::Allow { rule: Some("the clerk".into()) }
+    }
+
+    fn aside(&self, view: &GuardView<'_>, _: &Ruling) -> (Vec<Record>, Vec<Outgoing>) {
+        let record = Record { plugin: "clerk".into(), kind: "ruled".into(), body: view.tool.into() };
+        let outgoing = self.0.lock().unwrap().clone().into_iter().map(|task| Outgoing {
+            task,
+            parcel: Parcel::Event { data: None, kind: "ruled".into() },
+            key: "the first".into(),
+        });
+        (vec![record], outgoing.collect())
+    }
+}
+
+/// What a guard returns beside its ruling stands in the append of the decision, and what it sends
+/// arrives once.
+#[tokio::test(start_paused = true)]
+async fn en_9_a_guards_records_and_parcels_go_with_the_decision() {
+    let clerk = Arc::new(Clerk(Default::default()));
+    let wait = calls(&[call("Wait", json!({ "event": "ruled" }))]);
+    let stage = Stage::guarded(
+        &[("other", &[wait, say("heard")]), ("main", &[note("a"), note("b"), say("done")])],
+        Some(clerk.clone()),
+    );
+    let other = stage.submit_to("other").await;
+    stage.work().await;
+    assert_eq!(stage.status(&other).await, Status::Waiting);
+    *clerk.0.lock().unwrap() = Some(other.clone());
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    assert_eq!((stage.status(&task).await, stage.status(&other).await), (Status::Completed, Status::Completed));
+    assert_eq!(stage.count(&other, EventType::TaskWoken).await, 1);
+    let kinds = stage.kinds(&task).await;
+    let decision = kinds.iter().position(|kind| *kind == EventType::DecisionRecorded).unwrap();
+    assert_eq!(
+        kinds[decision..decision + 3],
+        [EventType::DecisionRecorded, EventType::ToolCallStarted, EventType::ExtensionRecorded]
+    );
+    let state = stage.client.state(&task, None, false).await.unwrap();
+    assert_eq!(state.governance().extensions["clerk"]["ruled"].inline(), Some("Note"));
+    stage.is_at_rest(&task).await;
+    stage.is_at_rest(&other).await;
+}
+
+/// Tells another task what it was told.
+struct Post(ToolDeclaration, TaskId);
+
+#[async_trait]
+impl Tool for Post {
+    fn declaration(&self) -> &ToolDeclaration {
+        &self.0
+    }
+
+    async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
+        let to = |task: TaskId| Outgoing {
+            task,
+            parcel: Parcel::Message(args.into()),
+            key: context.idempotency_key.clone(),
+        };
+        // What is addressed to the task itself goes nowhere.
+        let outgoing = vec![to(self.1.clone()), to(context.task.clone())];
+        Ok(ToolOutput { outgoing, ..ToolOutput::text("sent") })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn en_9_a_tools_parcels_go_with_its_outcome() {
+    let wait = calls(&[call("AskUser", json!({ "question": "Who calls?" }))]);
+    let stage = Stage::new(&[("other", &[wait, say("thanks")]), ("main", &[note("hello"), say("done")])]);
+    let other = stage.submit_to("other").await;
+    let post = Post(Note::new().declaration().clone(), other.clone());
+    let task = stage.submit(|_| ()).await;
+    let worker = stage.worker_of(|host| host.tool(Arc::new(post)));
+    worker.run(Stop::new()).await.unwrap();
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    // It stands after the answer that the other task waits for.
+    answer(&stage, &other).await;
+    stage.work().await;
+    let told = stage.conversation(&other).await;
+    assert!(told.contains("hello") && told.contains("thanks"), "{told}");
+    let said =
+        stage.payloads(&task).await.iter().filter(|payload| payload.kind() == EventType::MessagesAppended).count();
+    assert_eq!(said, 3, "the goal and two replies");
     stage.is_at_rest(&task).await;
 }

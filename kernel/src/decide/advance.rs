@@ -29,6 +29,7 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
                 record::rewind(draft, position, &prepared, &inputs.items)?;
             }
             Move::Resume(seal) => record::resume(draft, seal)?,
+            Move::Resolve(position) => record::resolve(draft, position, inputs)?,
             Move::Rest => record::rest_again(draft)?,
             Move::Join => record::join(draft, &inputs.items)?,
             Move::Snapshot => draft.snapshot()?,

@@ -54,6 +54,8 @@ pub enum Move {
     Rewind(Position),
     /// A person's message carries the attempt on that this seal parked.
     Resume(Seq),
+    /// Take a person's word on a call whose outcome is unknown.
+    Resolve(Position),
     /// Wait again: what woke the task opens no turn.
     Rest,
     /// Wake up.
@@ -147,12 +149,17 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     if let Some(open) = task.governance().model_action() {
         return request_in_progress(open, inputs);
     }
+    if let Some(rerun) = &task.runtime().rerun {
+        return running_again(task, rerun.call, inputs);
+    }
     match &task.runtime().phase {
         Phase::Calls => calls(task, inputs),
         Phase::Request(request) => request_to_start(task, request, inputs),
         Phase::Finish(_) if has_messages(inputs) => Next::Record(Move::Join),
         // What a child that went on by itself brought joins as a message, like any other.
-        Phase::Finish(_) => answer_among(task, inputs).unwrap_or(Next::Record(Move::Finish)),
+        Phase::Finish(_) => {
+            resolution_among(task, inputs).or_else(|| answer_among(task, inputs)).unwrap_or(Next::Record(Move::Finish))
+        }
         Phase::Woken | Phase::Rest => opened(task, inputs),
         Phase::Compose => to_compose(task, inputs),
     }
@@ -193,8 +200,20 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
             call.decision <= task.head().seq && !is_answer(task, item)
         }
         Item::Child { .. } => !is_answer(task, item),
+        Item::Resolve { call, .. } => call.decision <= task.head().seq && !is_unknown(task, *call),
         _ => false,
     }
+}
+
+/// Whether a person may still say what became of a call.
+fn is_unknown(task: &Task, call: CallId) -> bool {
+    task.runtime().unknown.iter().any(|unknown| unknown.call == call)
+}
+
+/// The first word on a call whose outcome is unknown.
+fn resolution_among(task: &Task, inputs: &Inputs) -> Option<Next> {
+    let settles = |item: &&InboxItem| matches!(item.item, Item::Resolve { call, .. } if is_unknown(task, call));
+    inputs.items.iter().find(settles).map(|item| Next::Record(Move::Resolve(item.position)))
 }
 
 /// An order to move to another definition, where one can be taken: between two steps.
@@ -241,6 +260,15 @@ fn request_in_progress(open: &OpenAction, inputs: &Inputs) -> Next {
         Next::Act(Act::Ask(open.seq))
     } else {
         Next::Record(Move::CloseRequest(open.seq))
+    }
+}
+
+/// A call that a person said did not happen runs before anything else.
+fn running_again(task: &Task, call: CallId, inputs: &Inputs) -> Next {
+    match task.governance().action_of(call) {
+        Some(open) if open.identity.run == inputs.run => Next::Act(Act::Run([(call, open.seq)].into())),
+        Some(open) => Next::Act(Act::Settle([(call, open.seq)].into())),
+        None => fail(FailureReason::InternalError, "a call is to run again and was not started"),
     }
 }
 
@@ -362,7 +390,11 @@ fn opened(task: &Task, inputs: &Inputs) -> Next {
     if has_messages(inputs) {
         return Next::Record(task.runtime().parked.map_or(Move::Join, Move::Resume));
     }
-    answer_among(task, inputs).unwrap_or(Next::Record(Move::Rest))
+    match (resolution_among(task, inputs), task.runtime().parked) {
+        (Some(_), Some(seal)) => Next::Record(Move::Resume(seal)),
+        (Some(resolve), None) => resolve,
+        (None, _) => answer_among(task, inputs).unwrap_or(Next::Record(Move::Rest)),
+    }
 }
 
 fn to_compose(task: &Task, inputs: &Inputs) -> Next {
@@ -375,6 +407,9 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
     }
     if has_messages(inputs) {
         return Next::Record(Move::Join);
+    }
+    if let Some(resolve) = resolution_among(task, inputs) {
+        return resolve;
     }
     // Only children that go on by themselves are open between rounds.
     if let Some(take) = answer_among(task, inputs) {

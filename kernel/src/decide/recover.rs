@@ -61,6 +61,10 @@ struct Begun<'a> {
 /// # Errors
 /// When no such call is open.
 pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &AfterCrash) -> Result<(), RecordError> {
+    if draft.task().runtime().rerun.is_some() {
+        // It is of no attempt: a person has settled the one that it belonged to.
+        return settle_rerun(draft, orphans);
+    }
     let begun = orphans.iter().map(|(action, found)| begun(draft, *action, found)).collect::<Result<Vec<_>, _>>()?;
     let asks = begun.iter().any(|orphan| orphan.approved && matches!(orphan.found, Orphan::Lost));
     match after {
@@ -68,6 +72,23 @@ pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &Afte
         AfterCrash::Resolve if !asks => begun.iter().try_for_each(|orphan| resolve(draft, orphan)),
         AfterCrash::Resolve | AfterCrash::Redrive(_) | AfterCrash::Park => seal_and_park(draft, &begun),
     }
+}
+
+/// A call that a person said did not happen was cut off in its turn.
+fn settle_rerun(draft: &mut Draft, orphans: &[(Seq, Orphan)]) -> Result<(), RecordError> {
+    let Some(rerun) = draft.task().runtime().rerun.clone() else { return Ok(()) };
+    let round = RoundCall {
+        args: Some(rerun.args),
+        child: None,
+        result: None,
+        starts: rerun.starts,
+        tool: rerun.tool,
+        wait: None,
+    };
+    orphans.iter().try_for_each(|(action, found)| {
+        let orphan = Begun { action: *action, call: rerun.call, round: round.clone(), approved: false, found };
+        resolve(draft, &orphan)
+    })
 }
 
 /// A third seal in a row parks, and so does an attempt that spawned a child or took something in

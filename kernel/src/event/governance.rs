@@ -171,6 +171,31 @@ pub struct ApprovalResolved {
     pub verdict: ApprovalVerdict,
 }
 
+/// What a person says became of a call whose outcome is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallResolution {
+    /// It happened, with this output.
+    Landed,
+    /// It did not happen: it runs now.
+    NotLanded,
+    /// The agent is to go on without it.
+    Skip,
+}
+
+/// A person settled a call whose outcome was unknown (TO-3); allows its next start when it did
+/// not land.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallResolved {
+    /// The call.
+    pub call: CallId,
+    /// What it brought, when it landed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Body>,
+    /// What became of it.
+    pub verdict: CallResolution,
+}
+
 /// The agent asked a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionAsked {

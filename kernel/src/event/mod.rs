@@ -21,8 +21,9 @@ use crate::canonical::{CanonicalError, from_slice};
 pub use context::{AssistantThinkingRecorded, ContextPlanComposed};
 pub use files::{FileChange, FileWas, FilesRestored, FilesRestoring, LeftFile, PlannedFile, RestorePlan};
 pub use governance::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, ApprovalVerdict, Budget, ExtensionRecorded, LateKind,
-    LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted, SubtaskSpawned, SubtaskStatus,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, ApprovalVerdict, Budget, CallResolution, CallResolved,
+    ExtensionRecorded, LateKind, LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted,
+    SubtaskSpawned, SubtaskStatus,
 };
 pub use plugin::{AgentRevised, PluginKind, PluginPin, PluginsPinned};
 pub use runtime::{
@@ -166,6 +167,7 @@ catalogue! {
         ToolCallDenied: Observation,
         ApprovalRequested: Observation,
         ApprovalResolved: Decision,
+        CallResolved: Decision,
         QuestionAsked: Observation,
         QuestionAnswered: Observation,
         SubtaskSpawned: Action,
@@ -196,7 +198,6 @@ catalogue! {
         Compacted: Observation,
         ContextContentRecorded: Observation,
         ModelBound: Observation,
-        CallResolved: Decision,
         ArtifactRegistered: Observation,
         ArtifactRetired: Observation,
         ArtifactPurged: Observation,

@@ -35,6 +35,7 @@ impl Payload {
             Self::ToolCallDenied(denied) => of(&denied.reason),
             Self::ApprovalRequested(asked) => of(&asked.args),
             Self::ApprovalResolved(ruling) => maybe(ruling.reason.as_ref()),
+            Self::CallResolved(resolved) => maybe(resolved.output.as_ref()),
             Self::QuestionAsked(asked) => of(&asked.question),
             Self::QuestionAnswered(answered) => of(&answered.answer),
             Self::SubtaskSpawned(spawned) => [of(&spawned.goal), [&spawned.definition].into()].concat(),

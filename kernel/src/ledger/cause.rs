@@ -82,9 +82,12 @@ fn allowed_by(before: &GovernanceState, payload: &Payload) -> Option<Seq> {
     }
 }
 
-/// The decision that allows `call`: the ruling when a person was asked about it, else the
+/// The decision that allows `call`: a person's word that it did not happen, the ruling when a person was asked about it, else the
 /// decision that lists it.
 pub(crate) fn call_allowed_by(before: &GovernanceState, call: CallId) -> Option<Seq> {
+    if let Some((_, seq)) = before.resolved.filter(|(resolved, _)| *resolved == call) {
+        return Some(seq);
+    }
     match before.approvals.get(&call) {
         Some(approval) => {
             approval.resolved.filter(|ruling| ruling.verdict == ApprovalVerdict::Approve).map(|ruling| ruling.seq)

@@ -56,6 +56,10 @@ pub struct GovernanceState {
     /// Files that a rewind puts back; no tool runs until that is done (SN-8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
+    /// The last person's word on a call whose outcome was unknown, and the event that records it:
+    /// what allows that call to run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<(CallId, Seq)>,
     /// Wakes so far in this generation.
     pub resume: u32,
     /// The last snapshot.

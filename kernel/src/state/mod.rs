@@ -41,6 +41,7 @@ pub use governance::{
 pub use list::{List, Sealed};
 pub use runtime::{
     CallResult, ChildCall, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState,
+    UnknownCall,
 };
 pub use task::TaskState;
 

@@ -37,6 +37,9 @@ pub struct RuntimeState {
     pub round: Option<Round>,
     /// Tool rounds in a row since the last snapshot (SN-3).
     pub rounds: u32,
+    /// A call that a person said did not happen, until it has run (TO-3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun: Option<UnknownCall>,
     /// Attempts in a row that a crash broke and that were sealed (RC-3).
     pub seals: u32,
     /// Whether the last attempt was sealed and the next has not begun.
@@ -44,10 +47,27 @@ pub struct RuntimeState {
     pub sealed: bool,
     /// Truncated replies in a row (RC-7).
     pub truncated_replies: u32,
+    /// Calls whose outcome is unknown and that nobody has settled, the newest last; older ones
+    /// are forgotten beyond a bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<UnknownCall>,
     /// Usage of the turn in progress.
     pub turn_usage: Usage,
     /// Usage of each finished turn.
     pub turns: List<Usage>,
+}
+
+/// A call that may have happened wholly, partly or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownCall {
+    /// The arguments that ran.
+    pub args: Body,
+    /// The call.
+    pub call: CallId,
+    /// Starts so far.
+    pub starts: u32,
+    /// The tool.
+    pub tool: String,
 }
 
 /// Where the step stands: what `next` goes by.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WakeKey;
 use crate::body::{Body, ContentRef};
-use crate::event::{ApprovalVerdict, CallStatus, Failure, Spent, SubtaskStatus};
+use crate::event::{ApprovalVerdict, CallResolution, CallStatus, Failure, Spent, SubtaskStatus};
 use crate::id::{CallId, DedupKey, Position, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
@@ -79,6 +79,16 @@ pub enum Item {
         /// The ruling.
         verdict: ApprovalVerdict,
     },
+    /// A call whose outcome is unknown is settled.
+    Resolve {
+        /// The call.
+        call: CallId,
+        /// What it brought, when it landed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<String>,
+        /// What became of it.
+        verdict: CallResolution,
+    },
     /// An event from outside.
     Event {
         /// What it carries, as text.
@@ -138,6 +148,7 @@ impl Item {
             Self::Reopen { .. } => "reopen",
             Self::Answer { .. } => "answer",
             Self::Verdict { .. } => "verdict",
+            Self::Resolve { .. } => "resolve",
             Self::Event { .. } => "event",
             Self::Child { .. } => "child",
             Self::Revise { .. } => "revise",
@@ -148,7 +159,8 @@ impl Item {
     /// The wake key that the item carries, if waits can name it.
     pub fn key(&self) -> Option<WakeKey> {
         match self {
-            Self::Message { .. } => Some(WakeKey::Message),
+            // A word on a call whose outcome is unknown opens a turn, as any other word does.
+            Self::Message { .. } | Self::Resolve { .. } => Some(WakeKey::Message),
             Self::Answer { call, .. } | Self::Verdict { call, .. } => Some(WakeKey::Answer(call.decision)),
             Self::Event { event, .. } => Some(WakeKey::Event(event.to_string())),
             Self::Child { background: true, .. } => Some(WakeKey::Background),

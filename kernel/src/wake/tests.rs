@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::body::ContentRef;
-use crate::event::ApprovalVerdict;
+use crate::event::{ApprovalVerdict, CallResolution};
 use crate::id::{CallId, DedupKey, Seq, TaskId};
 
 #[test]
@@ -89,6 +89,7 @@ fn wa_2_items_carry_their_keys() {
         (Item::Close { reason: None }, None, true, false),
         (Item::Rewind { to_seq: Seq(2) }, None, true, true),
         (Item::Reopen { reason: None }, None, true, true),
+        (Item::Resolve { call: call(), output: None, verdict: CallResolution::Skip }, Some("message"), false, false),
         (revise, None, true, false),
         (evidence, None, false, true),
     ] {

@@ -6,14 +6,14 @@ use std::fmt;
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
-    Act, AfterCrash, Answer, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs, Orphan,
-    Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal, reply, restored, revise,
-    settle_orphans,
+    Act, AfterCrash, Answer, Aside, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs,
+    Orphan, PluginRecord, Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal, reply,
+    restored, revise, settle_orphans,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin, RestorePlan, Spent,
-    SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
+    ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin,
+    RestorePlan, Spent, SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
 };
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::limits::CALLS_MAX;
@@ -170,6 +170,7 @@ fn created(agent: &str, budget: Budget, interactive: bool) -> TaskCreated {
 
 fn plain(blocks: Vec<Block>, calls: Vec<CallPlan>) -> Answer {
     Answer {
+        aside: Aside::default(),
         blocks,
         calls,
         cost_nano_usd: None,
@@ -486,6 +487,14 @@ impl World {
             self.deliver(Item::Rewind { to_seq });
         }
         self.children_end(20);
+        if let Some(unknown) = self.task.runtime().unknown.last().map(|unknown| unknown.call)
+            && self.choices.chance(self.habits.message)
+        {
+            let verdict =
+                *self.choices.pick(&[CallResolution::Landed, CallResolution::NotLanded, CallResolution::Skip]);
+            let output = (verdict == CallResolution::Landed).then(|| self.text("landed"));
+            self.deliver(Item::Resolve { call: unknown, output, verdict });
+        }
         if self.choices.chance(self.habits.revise) {
             self.revisions += 1;
             let definition = ContentRef::of(MEDIA_DEFINITION, format!("{{}}{}", self.revisions).as_bytes());
@@ -645,6 +654,7 @@ impl World {
             ("react".to_string(), TaskStatePatch { add_notes, ..Default::default() })
         });
         Answer {
+            aside: Aside::default(),
             blocks,
             calls,
             cost_nano_usd: Some(7),
@@ -702,13 +712,21 @@ impl World {
         let status = *self.choices.pick(&[CallStatus::Ok, CallStatus::Error, CallStatus::Unknown]);
         let output = self.text(&format!("result of {call}"));
         let records = if self.choices.chance(10) {
-            vec![("env".to_string(), "progress".to_string(), self.text("seen"))]
+            vec![PluginRecord { plugin: "env".into(), kind: "progress".into(), body: self.text("seen") }]
         } else {
             vec![]
         };
         let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
         let files = vec![file; self.choices.below(8) / 3];
-        CallOutcome { blobs: vec![], elapsed_ms: 13, files, output, records, status, whole: None }
+        CallOutcome {
+            aside: Aside { records, sent: vec![] },
+            blobs: vec![],
+            elapsed_ms: 13,
+            files,
+            output,
+            status,
+            whole: None,
+        }
     }
 }
 

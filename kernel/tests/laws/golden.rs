@@ -337,6 +337,10 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
         [snapshot.clone().into(), snapshot.into()],
         [rewound.clone().into(), rewound.into()],
         [seal(SealVerdict::Redrive).into(), seal(SealVerdict::Park).into()],
+        [
+            CallResolved { call: call(), output: Some(big("what it brought")), verdict: CallResolution::Landed }.into(),
+            CallResolved { call: call(), output: None, verdict: CallResolution::NotLanded }.into(),
+        ],
         [StepAttemptResumed { seal: Seq(9) }.into(), StepAttemptResumed { seal: Seq(9) }.into()],
         [restoring.clone().into(), restoring.into()],
         [

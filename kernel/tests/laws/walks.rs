@@ -1,9 +1,9 @@
 //! Laws that hold for any log the machine can produce.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plica_kernel::canonical::Hash;
-use plica_kernel::event::{Budget, Class, EventType, MessageOrigin, Payload, Role};
+use plica_kernel::event::{Budget, CallResolution, Class, EventType, MessageOrigin, Payload, Role};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::message::{Block, read_blocks};
 use plica_kernel::row::Status;
@@ -41,8 +41,14 @@ fn life() -> impl Strategy<Value = World> {
 /// How every call came out, by the events alone: what the model is to be told.
 fn told(log: &Log) -> BTreeMap<CallId, Vec<String>> {
     let mut told: BTreeMap<CallId, Vec<String>> = BTreeMap::new();
+    // What a call brings that runs again on a person's word is told in a message of its own.
+    let mut again = BTreeSet::new();
     for event in log.envelopes() {
         match &event.payload {
+            Payload::CallResolved(resolved) if resolved.verdict == CallResolution::NotLanded => {
+                again.insert(resolved.call);
+            }
+            Payload::ToolCallFinished(finished) if again.contains(&finished.call) => {}
             Payload::ToolCallFinished(finished) if !finished.again => {
                 told.entry(finished.call).or_default().push(log.text(&finished.output));
             }

@@ -36,7 +36,7 @@ Examples:
   plica show @last"
 )]
 pub struct Arguments {
-    /// Where tasks live: sqlite:PATH or memory: [default: a SQLite file in your data folder]
+    /// Where tasks live: sqlite:PATH, postgres://… or memory: [default: a SQLite file in your data folder]
     #[arg(long, global = true, value_name = "STORE", env = "PLICA_STORE", hide_env_values = true)]
     pub store: Option<String>,
     /// What to do.
@@ -158,6 +158,17 @@ waits for a message. Without --at it branches off at the last end of a turn.
 Example:
   plica fork @last --at 12")]
     Fork(Fork),
+    /// Say what became of a call whose outcome is unknown
+    #[command(after_help = "\
+A call whose worker was lost may have happened or not. Look, and say which: the model is told, a
+parked task goes on, and a call that did not happen runs now. Without --call the only one of
+unknown outcome is meant. The first word stands.
+
+Examples:
+  plica resolve @last --landed \"deployed version 3\"
+  plica resolve @last --call 7.0 --not-landed
+  plica resolve @last --skip")]
+    Resolve(Resolve),
     /// End a task
     #[command(after_help = "\
 What is running is stopped and every open call gets an outcome. With no worker alive this is
@@ -378,6 +389,33 @@ pub struct Rewind {
     pub json: bool,
 }
 
+/// Arguments of `resolve`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("became").required(true)))]
+pub struct Resolve {
+    /// Its id, a unique beginning of it, or @last
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The call, as in 7.0
+    #[arg(long, value_name = "ID")]
+    pub call: Option<CallId>,
+    /// It happened, with this output; `-` reads it from standard input
+    #[arg(long, value_name = "TEXT", group = "became")]
+    pub landed: Option<Text>,
+    /// It did not happen: run it now
+    #[arg(long, group = "became")]
+    pub not_landed: bool,
+    /// Go on without it
+    #[arg(long, group = "became")]
+    pub skip: bool,
+    /// Return once the word is safe, whether or not a worker is alive
+    #[arg(long)]
+    pub detach: bool,
+    /// Print what became of it as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `fork`.
 #[derive(Debug, Args)]
 pub struct Fork {
@@ -570,7 +608,7 @@ Example:
 #[derive(Debug, Args)]
 pub struct AgentSet {
     /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
+    #[arg(value_name = "TASK", add = crate::complete::tasks())]
     pub task: String,
     /// The agent's TOML file
     #[arg(value_name = "FILE")]

@@ -6,6 +6,7 @@
 
 mod lines;
 mod screen;
+mod totals;
 mod words;
 
 #[cfg(test)]
@@ -24,8 +25,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 pub use self::lines::EventLines;
-pub use self::screen::{Centre, Totals};
+pub use self::screen::Centre;
 use self::screen::{Out, Reads, Screen};
+pub use self::totals::Totals;
 use crate::talk::{self, Style};
 
 /// Events and deltas that wait to be shown at most.
@@ -144,22 +146,4 @@ fn put(shown: Vec<Out>) {
             Out::Status(text) => talk::status(text),
         }
     }
-}
-
-/// A line of what work took, for people.
-pub fn totals_line(totals: &Totals) -> String {
-    use crate::render::counted;
-    let mut parts = vec![counted(totals.requests, "request"), counted(totals.calls, "call")];
-    if !totals.usage.is_zero() {
-        let cached = match totals.usage.cache_read {
-            0 => String::new(),
-            read => format!(" ({read} cached)"),
-        };
-        parts.push(format!("{} tokens in{cached}, {} out", totals.usage.input(), totals.usage.output));
-    }
-    if let Some(nano) = totals.nano_usd {
-        parts.push(words::dollars(nano));
-    }
-    parts.push(words::span(totals.time));
-    parts.join(", ")
 }

@@ -9,7 +9,7 @@ use plica_kernel::body::Body;
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::{
     CallStatus, DecisionKind, LLMRequestFinished, MessageOrigin, MessagesAppended, Payload, RequestStatus, Role,
-    SubtaskStatus, TaskSuspended, ToolCallFinished, Usage,
+    SubtaskStatus, TaskSuspended, ToolCallFinished,
 };
 use plica_kernel::id::{CallId, TaskId};
 use plica_kernel::message::{Block, read_blocks};
@@ -17,8 +17,8 @@ use plica_kernel::wake::WakeKey;
 use plica_ports::Delta;
 
 use self::paint::{Look, room, short};
-use super::Ending;
 use super::words::{self, arguments, span};
+use super::{Ending, Totals};
 use crate::render::{counted, cut, harmless, summary};
 use crate::talk::Style;
 
@@ -47,21 +47,6 @@ pub enum Out {
     Status(String),
 }
 
-/// What work took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Model requests that began.
-    pub requests: u64,
-    /// Calls that began.
-    pub calls: u64,
-    /// Tokens.
-    pub usage: Usage,
-    /// Their price, if any was told.
-    pub nano_usd: Option<u64>,
-    /// Time spent working: what requests and calls took.
-    pub time: Duration,
-}
-
 /// Where what an event does not hold is read.
 pub trait Reads {
     /// A task's agent and goal.
@@ -80,6 +65,7 @@ struct Strip {
     /// What of this request's reply came, up to a bound.
     reply: String,
     thinks: bool,
+    totals: Totals,
 }
 
 /// What is shown of tasks.
@@ -89,6 +75,7 @@ pub struct Screen {
     tasks: BTreeMap<TaskId, Strip>,
     /// The call that the last line began: the next line need not name it.
     last_begun: Option<(TaskId, CallId)>,
+    /// What tasks took that are shown no more.
     totals: Totals,
     out: Vec<Out>,
 }
@@ -107,6 +94,7 @@ impl Screen {
     /// Nothing more comes. A reply that may be the answer is not shown: it is printed.
     pub fn end(&mut self) -> Ending {
         let tasks = std::mem::take(&mut self.tasks);
+        tasks.values().for_each(|strip| self.totals.add(&strip.totals));
         let shown = match &self.centre {
             Centre::Task(task) if self.style.stream => tasks.get(task).map(|strip| strip.reply.clone()),
             _ => None,
@@ -185,10 +173,10 @@ impl Screen {
             },
             Payload::MessagesAppended(messages) => self.messages(task, messages, reads),
             Payload::ToolCallStarted(call) => {
-                self.totals.calls += u64::from(call.attempt == 1);
                 let args = arguments(&reads.text(task, &call.args), room(columns, call.tool.len() + 16));
                 self.begins(task, &call.tool, &args);
                 let strip = self.tasks.entry(task.clone()).or_default();
+                strip.totals.calls += u64::from(call.attempt == 1);
                 strip.calls.insert(call.call, (cut(&call.tool, GLIMPSE), now));
                 self.last_begun = Some((task.clone(), call.call));
             }
@@ -224,7 +212,6 @@ impl Screen {
 
     /// What needs no more than its own words.
     fn other(&mut self, task: &TaskId, payload: &Payload) {
-        let is_worker = self.centre == Centre::Worker;
         let (look, words) = match payload {
             Payload::ApprovalResolved(_) => (Look::Quiet, ""),
             // What the task in the centre asks is told when it comes to rest, with how to answer.
@@ -237,9 +224,11 @@ impl Screen {
             Payload::TaskRewound(_) => (Look::Odd, "rewound "),
             Payload::FilesRestored(_) => (Look::Quiet, "files put back: "),
             Payload::StepAttemptResumed(_) => (Look::Quiet, "the attempt goes on "),
-            Payload::TaskCompleted(_) if is_worker => return self.line(task, Look::Good, "done"),
-            Payload::TaskFailed(_) if is_worker => (Look::Bad, "failed: "),
-            Payload::TaskCancelled(_) if is_worker => (Look::Odd, "cancelled "),
+            Payload::TaskCompleted(_) => return self.rests(task, Look::Good, "done"),
+            Payload::TaskFailed(_) => return self.rests(task, Look::Bad, &format!("failed: {}", summary(payload))),
+            Payload::TaskCancelled(_) => {
+                return self.rests(task, Look::Odd, &format!("cancelled {}", summary(payload)));
+            }
             _ => return,
         };
         self.show_pending(task);
@@ -247,24 +236,31 @@ impl Screen {
         self.line(task, look, text.trim_end());
     }
 
+    /// A task that ended, or that a worker put aside, with what it took here; how the task in the
+    /// centre came to rest is told elsewhere.
+    fn rests(&mut self, task: &TaskId, look: Look, words: &str) {
+        if self.is_centre(task) {
+            return;
+        }
+        self.show_pending(task);
+        let strip = self.tasks.remove(task).unwrap_or_default();
+        self.totals.add(&strip.totals);
+        self.line(task, look, &format!("{}; {}", words.trim_end(), strip.totals.line()));
+    }
+
     fn asked(&mut self, task: &TaskId, now: Instant) {
         // The turn goes on, so what was said was not the answer.
         self.show_pending(task);
-        self.totals.requests += 1;
         let strip = self.tasks.entry(task.clone()).or_default();
+        strip.totals.requests += 1;
         strip.asked = Some(now);
         strip.reply.clear();
     }
 
     fn answered(&mut self, task: &TaskId, finished: &LLMRequestFinished) {
-        let totals = &mut self.totals;
-        totals.usage = plus(&totals.usage, &finished.usage);
-        totals.time += Duration::from_millis(finished.elapsed_ms);
-        if let Some(cost) = finished.cost_nano_usd {
-            totals.nano_usd = Some(totals.nano_usd.unwrap_or(0).saturating_add(cost));
-        }
         let strip = self.tasks.entry(task.clone()).or_default();
         strip.asked = None;
+        strip.totals.answered(&finished.usage, finished.cost_nano_usd, finished.elapsed_ms);
         let thought = std::mem::take(&mut strip.thinks);
         if self.style.stream && self.is_centre(task) && (thought || !self.reply(task).is_empty()) {
             self.out.push(Out::Piece(if self.reply(task).ends_with('\n') && !thought { "" } else { "\n" }.into()));
@@ -311,8 +307,9 @@ impl Screen {
     }
 
     fn finished(&mut self, task: &TaskId, call: &ToolCallFinished, columns: usize, reads: &dyn Reads) {
-        self.totals.time += Duration::from_millis(call.elapsed_ms);
-        let begun = self.tasks.get_mut(task).and_then(|strip| strip.calls.remove(&call.call));
+        let strip = self.tasks.entry(task.clone()).or_default();
+        strip.totals.time += Duration::from_millis(call.elapsed_ms);
+        let begun = strip.calls.remove(&call.call);
         let follows = self.last_begun.take_if(|last| (&last.0, last.1) == (task, call.call)).is_some();
         let tool = match begun {
             Some(_) if follows => String::new(),
@@ -350,8 +347,7 @@ impl Screen {
             suspended.wake.at.map(|at| format!("waits for {}", span(Duration::from_millis(at.millis_since(event.at)))));
         let children = suspended.wake.any.iter().any(|one| matches!(one.key, WakeKey::Group(_) | WakeKey::Background));
         if self.centre == Centre::Worker {
-            self.show_pending(task);
-            return self.line(task, Look::Quiet, &summary(&event.payload));
+            return self.rests(task, Look::Quiet, &summary(&event.payload));
         }
         match timer {
             Some(timer) => self.line(task, Look::Quiet, &timer),
@@ -371,15 +367,5 @@ impl Screen {
 
     fn reply(&self, task: &TaskId) -> &str {
         self.tasks.get(task).map_or("", |strip| &strip.reply)
-    }
-}
-
-fn plus(one: &Usage, other: &Usage) -> Usage {
-    Usage {
-        cache_read: one.cache_read.saturating_add(other.cache_read),
-        cache_write: one.cache_write.saturating_add(other.cache_write),
-        output: one.output.saturating_add(other.output),
-        reasoning: one.reasoning.saturating_add(other.reasoning),
-        uncached: one.uncached.saturating_add(other.uncached),
     }
 }

@@ -139,7 +139,7 @@ fn cl_1_a_terminal_shows_replies_as_they_come_and_each_call_with_its_outcome() {
     assert_eq!(stage.shown(), format!("I look.\n{calls}Two files.\n"));
     let ending = stage.screen.end();
     assert_eq!(ending.shown.as_deref(), Some("Two files."));
-    let line = super::totals_line(&ending.totals);
+    let line = ending.totals.line();
     assert_eq!(line, "2 requests, 2 calls, 20 tokens in, 10 out, $0.000004, 2.0 s");
 }
 
@@ -177,7 +177,7 @@ fn cl_4_a_workers_tasks_are_told_apart_line_by_line() {
     stage.says("0198-bbbbbb.7.0.1", &["other\n"]);
     assert_eq!(stage.shown(), "|[aaaaaa] one line\n|[bbbbbb.7.0.1] other\n");
     stage.event("0198-aaaaaa", TaskCancelled { reason: Some("enough".into()) });
-    assert_eq!(stage.shown(), "|[aaaaaa] and half\n|[aaaaaa] cancelled enough\n");
+    assert_eq!(stage.shown(), "|[aaaaaa] and half\n|[aaaaaa] cancelled enough; 1 request, 0 calls, 0 ms\n");
 }
 
 /// Nothing that a model or a tool says reaches the terminal as a command to it.

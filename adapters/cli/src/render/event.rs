@@ -2,7 +2,7 @@
 
 use plica_kernel::body::Body;
 use plica_kernel::event::{
-    ApprovalResolved, ApprovalVerdict, CallEntry, CallStatus, DecisionKind, DecisionRecorded, Failure,
+    ApprovalResolved, ApprovalVerdict, CallEntry, CallResolution, CallStatus, DecisionKind, DecisionRecorded, Failure,
     LLMRequestFinished, LateKind, MessagesAppended, Payload, RequestStatus, Role, SealVerdict, SubtaskStatus,
     SuspendReason, TaskStatePatched, TaskSuspended,
 };
@@ -42,6 +42,15 @@ pub fn summary(payload: &Payload) -> String {
             format!("{} {} {}", asked.call, cut(&asked.tool, TEXT_CHARS), body(&asked.args))
         }
         Payload::ApprovalResolved(resolved) => approval(resolved),
+        Payload::CallResolved(resolved) => {
+            let became = match resolved.verdict {
+                CallResolution::Landed => "landed",
+                CallResolution::NotLanded => "did not land",
+                CallResolution::Skip => "skipped",
+            };
+            let output = resolved.output.as_ref().map(|output| format!(": {}", body(output))).unwrap_or_default();
+            format!("{} {became}{output}", resolved.call)
+        }
         Payload::QuestionAsked(asked) => format!("{} {}", asked.call, body(&asked.question)),
         Payload::QuestionAnswered(answered) => format!("{} {}", answered.call, body(&answered.answer)),
         Payload::SubtaskSpawned(spawned) => {

@@ -2,7 +2,7 @@
 
 use plica_kernel::id::TaskId;
 use plica_kernel::row::{Blocked, Status};
-use plica_kernel::state::{ActionKind, Phase, Task};
+use plica_kernel::state::{ActionKind, Phase, Task, UnknownCall};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
@@ -160,7 +160,10 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
     }
     for alternative in &state.wake().any {
         match &alternative.key {
-            WakeKey::Message => ways.push(format!("a message: `plica send {id} TEXT`")),
+            WakeKey::Message => {
+                ways.push(format!("a message: `plica send {id} TEXT`"));
+                ways.extend(state.runtime().unknown.iter().map(|unknown| word_on(id, unknown)));
+            }
             WakeKey::Event(kind) => {
                 ways.push(format!("the event {}: `plica signal {id} --kind {}`", clean(kind), word(kind)));
             }
@@ -172,6 +175,16 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
     ways
+}
+
+/// How a person says what became of a call whose outcome is unknown.
+fn word_on(task: &TaskId, unknown: &UnknownCall) -> String {
+    let UnknownCall { call, tool, .. } = unknown;
+    format!(
+        "or a word on call {call} ({}), whose outcome is unknown: `plica resolve {task} --call {call} --landed TEXT`, \
+         or `--not-landed` to run it now, or `--skip`",
+        clean(tool)
+    )
 }
 
 /// The subtasks that are waited for, a line each.

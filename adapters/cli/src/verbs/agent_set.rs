@@ -8,6 +8,7 @@ use super::{json_line, named, print};
 use crate::args::AgentSet;
 use crate::compose;
 use crate::fault::Fault;
+use crate::talk;
 
 pub async fn set(client: &Client, arguments: AgentSet) -> Result<u8, Fault> {
     let row = named(client, &arguments.task).await?;
@@ -18,7 +19,7 @@ pub async fn set(client: &Client, arguments: AgentSet) -> Result<u8, Fault> {
         print(&json_line(&json!({ "task": row.id.as_str(), "agent": name })))?;
     } else {
         let name = crate::render::clean(name);
-        eprintln!("plica: task {} moves to agent {name} with its next step; `plica show {}`", row.id, row.id);
+        talk::say(format!("task {} moves to agent {name} with its next step; `plica show {}`", row.id, row.id));
     }
     Ok(0)
 }

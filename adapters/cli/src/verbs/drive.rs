@@ -17,7 +17,7 @@ use super::ways::ways_to_wake;
 use super::{print, store_of};
 use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
-use crate::live::{Centre, Ending, Live, totals_line};
+use crate::live::{Centre, Ending, Live};
 use crate::talk;
 
 /// What of a task that is driven goes to standard output; with the answer, what leads to it is
@@ -176,7 +176,7 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown, ending: &Ending)
         }
     }
     if ending.totals.requests > 0 {
-        talk::say(totals_line(&ending.totals));
+        talk::say(ending.totals.line());
     }
     let failure = match client.ended_by(task).await? {
         Some(Payload::TaskFailed(failed)) => Some(Failure { detail: failed.detail, reason: failed.reason }),

@@ -59,6 +59,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Reopen(order) => steer::reopen(&client()?, order).await,
         Verb::Rewind(rewind) => back::rewind(&client()?, rewind).await,
         Verb::Fork(fork) => back::fork(&client()?, fork).await,
+        Verb::Resolve(resolve) => people::resolve(&client()?, resolve).await,
         Verb::Signal(signal) => steer::signal(&client()?, signal).await,
         Verb::Answer(answer) => people::answer(&client()?, answer).await,
         Verb::Approve(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Approve).await,

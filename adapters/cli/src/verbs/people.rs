@@ -1,13 +1,13 @@
 //! Verbs by which people answer what a task asked them (CL-6).
 
 use plica_engine::{Client, ClientError};
-use plica_kernel::event::ApprovalVerdict;
+use plica_kernel::event::{ApprovalVerdict, CallResolution};
 use plica_kernel::id::{CallId, TaskId};
 use plica_ports::store::DeliverError;
 
 use super::steer::go_on;
 use super::{named, read_text};
-use crate::args::{Answer, Ruling};
+use crate::args::{Answer, Resolve, Ruling};
 use crate::compose;
 use crate::fault::Fault;
 
@@ -29,6 +29,22 @@ pub async fn rule(client: &Client, arguments: Ruling, verdict: ApprovalVerdict) 
     let pending = approvals.filter(|(_, approval)| approval.resolved.is_none()).map(|(call, _)| *call).collect();
     let call = the_one(&row.id, "approval", "--call", arguments.call, pending)?;
     let delivered = client.rule(&row.id, &compose::actor(), call, verdict, arguments.reason).await;
+    first_stands(delivered.map(|_| ()), &row.id, call)?;
+    go_on(client, &row, arguments.detach, arguments.json).await
+}
+
+pub async fn resolve(client: &Client, arguments: Resolve) -> Result<u8, Fault> {
+    let row = named(client, &arguments.task).await?;
+    let state = client.state(&row.id, None, false).await?;
+    let unknown = state.runtime().unknown.iter().map(|unknown| unknown.call).collect();
+    let call = the_one(&row.id, "call of unknown outcome", "--call", arguments.call, unknown)?;
+    let verdict = match (&arguments.landed, arguments.not_landed) {
+        (Some(_), _) => CallResolution::Landed,
+        (None, true) => CallResolution::NotLanded,
+        (None, false) => CallResolution::Skip,
+    };
+    let output = arguments.landed.map(read_text).transpose()?;
+    let delivered = client.resolve(&row.id, &compose::actor(), call, verdict, output).await;
     first_stands(delivered.map(|_| ()), &row.id, call)?;
     go_on(client, &row, arguments.detach, arguments.json).await
 }

@@ -1,6 +1,7 @@
 //! The program from outside: its command line, its output and exit status, its processes.
 
 mod attack;
+mod back;
 mod bad_input;
 mod budget;
 mod damage;

@@ -13,6 +13,7 @@ mod engine;
 mod fold;
 mod measure;
 mod mix;
+mod postgres;
 mod processes;
 mod raw;
 mod report;
@@ -40,14 +41,18 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 21] = [
+const CASES: [(&str, Case); 25] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
     ("L3", processes::two_processes),
     ("L4", appends::long_log),
+    ("L5", postgres::one_event),
     ("L6", processes::flushes),
+    ("L6-pg", postgres::flushes),
     ("L7", waiting::claims),
+    ("L7-pg", postgres::claims),
+    ("L8", postgres::old_snapshot),
     ("F1", fold::whole),
     ("F2", fold::control),
     ("F3", fold::rates),

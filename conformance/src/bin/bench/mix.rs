@@ -142,6 +142,7 @@ impl Life {
             Block::ToolUse { args: args.clone(), id: Some(format!("call_{seed:024}")), tool: "Read".into() },
         ];
         Answer {
+            aside: Default::default(),
             blocks,
             calls: vec![CallPlan::Start { args, rule: Some("Read(*)".into()), tool: "Read".into() }],
             cost_nano_usd: Some(1_250_000),
@@ -158,11 +159,11 @@ impl Life {
         let seed = self.rounds * 3 + 2;
         let size = if self.rounds % 50 == 49 { 3_000 } else { 350 + (seed % 520) as usize };
         CallOutcome {
+            aside: Default::default(),
             blobs: Vec::new(),
             elapsed_ms: 12,
             files: Vec::new(),
             output: text(seed, size),
-            records: Vec::new(),
             status: CallStatus::Ok,
             whole: None,
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plica_kernel::id::TaskId;
 use plica_kernel::wake::Item;
-use plica_ports::ModelErrorKind;
+use plica_ports::{ModelErrorKind, OnCrash};
 
 use self::steering::{errand, sending, steering_round};
 use super::prng::Prng;
@@ -54,13 +54,22 @@ pub struct Step {
     pub takes_ms: u64,
 }
 
+/// What is sent to a task.
+#[derive(Debug, Clone)]
+pub enum Sent {
+    /// An item.
+    Item(Item),
+    /// An order to go back: the number chooses one of the places that there are then, or none.
+    Back(u64),
+}
+
 /// Something that is sent to a task.
 #[derive(Debug, Clone)]
 pub struct Sending {
     /// When, in milliseconds from the task's creation.
     pub at_ms: u64,
     /// What.
-    pub item: Item,
+    pub what: Sent,
     /// When it is sent once more under the same key, if it is.
     pub again_ms: Option<u64>,
 }
@@ -78,8 +87,12 @@ pub struct Plan {
     pub interactive: bool,
     /// The cap on model requests, if it has one.
     pub steps_max: Option<u64>,
+    /// What becomes of an attempt that a crash broke.
+    pub on_crash: OnCrash,
     /// When it is created, in milliseconds from the beginning.
     pub born_ms: u64,
+    /// When someone forks it, in milliseconds from its creation.
+    pub forked_ms: Option<u64>,
     /// What is sent to it.
     pub sendings: Vec<Sending>,
 }
@@ -130,6 +143,12 @@ impl Plans {
         self.by_id().values().cloned().collect()
     }
 
+    /// A fork goes on as its source would.
+    pub fn branch(&self, source: &Plan, fork: &TaskId) -> Arc<Plan> {
+        let plan = Plan { id: fork.clone(), sendings: Vec::new(), forked_ms: None, ..source.clone() };
+        self.by_id().entry(fork.clone()).or_insert_with(|| Arc::new(plan)).clone()
+    }
+
     /// A child was spawned; what it does follows from its goal.
     pub fn bear(&self, child: &TaskId, goal: &str) {
         // Every generation adds a decision, an index and a number to the id.
@@ -173,7 +192,9 @@ fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
         steps,
         interactive,
         steps_max: prng.chance(80).then(|| prng.between(1, 4)),
+        on_crash: *prng.pick(&[OnCrash::Resolve, OnCrash::Resolve, OnCrash::Redrive, OnCrash::Park]),
         born_ms: prng.below(8_000),
+        forked_ms: prng.chance(120).then(|| prng.between(5_000, 60_000)),
         sendings,
     }
 }

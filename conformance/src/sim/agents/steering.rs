@@ -2,9 +2,10 @@
 
 use plica_kernel::id::TaskId;
 use plica_kernel::wake::Item;
+use plica_ports::OnCrash;
 
 use super::super::prng::Prng;
-use super::{ASK, HURRY, Plan, PlannedCall, Sending, Step, call, round, takes};
+use super::{ASK, HURRY, Plan, PlannedCall, Sending, Sent, Step, call, round, takes};
 
 /// Kinds of events that a task waits for, whether by the first call or by a later one.
 const EVENT_KINDS: u64 = 3;
@@ -20,7 +21,17 @@ pub(super) fn errand(prng: &Prng, id: TaskId, goal: &str, depth: usize) -> Plan 
     }
     steps.push(Step { text: format!("done with {goal}"), takes_ms: takes(prng), ..Step::default() });
     let sendings = if prng.chance(250) { vec![order(prng, id.as_str())] } else { Vec::new() };
-    Plan { id, goal: goal.into(), steps, interactive: false, steps_max: None, born_ms: 0, sendings }
+    Plan {
+        id,
+        goal: goal.into(),
+        steps,
+        interactive: false,
+        steps_max: None,
+        on_crash: OnCrash::Resolve,
+        born_ms: 0,
+        forked_ms: None,
+        sendings,
+    }
 }
 
 /// A reply with calls that steer the task itself, perhaps beside others; children are of the
@@ -83,6 +94,7 @@ pub(super) fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
     let filler = if prng.chance(80) { "a long story ".repeat(120) } else { String::new() };
     let reason = Some(format!("reason {nth}"));
     let item = match prng.below(100) {
+        _ if prng.chance(120) => return at_some_time(prng, Sent::Back(prng.below(60)), 60_000),
         0..=9 => Item::Cancel { reason },
         10..=21 => Item::Interrupt { reason },
         22..=25 => Item::Close { reason },
@@ -91,7 +103,7 @@ pub(super) fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
         30..=44 => Item::Event { data: Some(format!("data {nth}")), event: event_kind(prng, task) },
         _ => Item::Message { text: format!("message {nth} to {task} {filler}").trim_end().to_owned() },
     };
-    Sending { at_ms: prng.below(40_000), item, again_ms: prng.chance(300).then(|| prng.below(20_000)) }
+    at_some_time(prng, Sent::Item(item), 40_000)
 }
 
 /// Something that a person sends to a child, past its parent.
@@ -102,5 +114,11 @@ fn order(prng: &Prng, task: &str) -> Sending {
         1 => Item::Interrupt { reason },
         _ => Item::Message { text: format!("a word to {task}") },
     };
-    Sending { at_ms: prng.below(8_000), item, again_ms: prng.chance(300).then(|| prng.below(5_000)) }
+    at_some_time(prng, Sent::Item(item), 8_000)
+}
+
+/// Within so long, and now and then once more.
+fn at_some_time(prng: &Prng, what: Sent, within_ms: u64) -> Sending {
+    let again_ms = prng.chance(300).then(|| prng.below(within_ms / 2));
+    Sending { at_ms: prng.below(within_ms), what, again_ms }
 }

@@ -9,12 +9,13 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 8] = [
+const TRACES: [&str; 9] = [
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",
     "LateResultRecorded",
     "TurnInterrupted",
+    "TaskRewound",
     "TaskCancelled",
     "ConversationClosed",
     "ConversationReopened",
@@ -90,14 +91,18 @@ impl<'a> Account<'a> {
                 }
                 _ => kind == "LateResultRecorded" && names(call) && event.payload["answers"] == action.0,
             },
-            Item::Interrupt { .. } => matches!(kind, "TurnInterrupted" | "TaskCancelled" | "TaskFailed"),
+            // What goes back stops the turn as well.
+            Item::Interrupt { .. } => {
+                matches!(kind, "TurnInterrupted" | "TaskCancelled" | "TaskFailed" | "TaskRewound")
+            }
             Item::Cancel { .. } => matches!(kind, "TaskCancelled" | "TaskFailed"),
             Item::Close { .. } => kind == "ConversationClosed" && by,
             Item::Reopen { .. } => kind == "ConversationReopened" && by,
             Item::Rewind { to_seq } => match kind {
                 "TaskRewound" => by && event.payload["to_seq"] == to_seq.0,
-                _ => kind == "LateResultRecorded" && by,
+                _ => kind == "LateResultRecorded" && by && event.payload["call"].is_null(),
             },
+            Item::Resolve { call, .. } => matches!(kind, "CallResolved" | "LateResultRecorded") && names(call) && by,
             Item::Revise { .. } => kind == "AgentRevised" && by,
         }
     }

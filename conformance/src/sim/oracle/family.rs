@@ -6,11 +6,33 @@ use std::sync::atomic::Ordering;
 use plica_kernel::id::TaskId;
 use plica_ports::store::Batch;
 
-use super::Oracle;
+use super::event::Event;
 use super::log::Status;
 use super::reckoning::ended_as;
+use super::{Book, Oracle};
 
 impl Oracle {
+    /// A fork begins with what its source was where it branches off (SN-4).
+    pub(super) fn branch(&self, fork: &TaskId, event: &Event) {
+        let mut books = self.books();
+        let source = event.text("source").ok().and_then(|source| TaskId::new(source).ok());
+        let source = source.and_then(|source| books.tasks.get(&source));
+        let landing = source.and_then(|book| {
+            let landing = book.landings.get(&event.number("source_seq"))?;
+            let same = event.payload["source_hash"] == landing.log.hash.as_str();
+            same.then(|| (landing.log.branch(), book.shown.iter().take(landing.shown).cloned().collect()))
+        });
+        match landing {
+            Some((log, shown)) => {
+                books.tasks.insert(fork.clone(), Book { log, shown, ..Book::default() });
+            }
+            None => {
+                drop(books);
+                self.violated(fork.as_str(), format!("branches off where it cannot: {}", event.payload));
+            }
+        }
+    }
+
     /// Passes on what a log asks of the world outside, and compares what it says of children
     /// with their own logs.
     pub(super) fn pass_on(&self, task: &TaskId) {

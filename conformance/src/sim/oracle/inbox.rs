@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 
-use super::waits::Wake;
+use super::wake::Wake;
 
 /// An item as it is delivered.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +150,11 @@ impl Inbox {
     /// Whether an untaken cancel or interrupt lies there.
     pub fn is_told_to_stop(&self) -> bool {
         self.untaken_items().any(|item| matches!(item, Item::Cancel { .. } | Item::Interrupt { .. }))
+    }
+
+    /// Whether an order to go back lies there.
+    pub fn is_told_to_go_back(&self) -> bool {
+        self.untaken_items().any(|item| matches!(item, Item::Rewind { .. }))
     }
 
     /// Whether something lies there that makes its task claimable until an append takes it:

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::event::{Contents, Event, Part, genesis, text_of};
 use super::inbox::{Inbox, key_of, steers};
 use super::rounds::Rounds;
-use super::waits::{Need, Wake};
+use super::waits::Need;
+use super::wake::Wake;
 use crate::sim::agents::Plan;
 use crate::sim::outside::Outside;
 
@@ -32,7 +33,7 @@ impl Status {
 }
 
 /// What the oracle knows of a log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Log {
     pub seq: u64,
     pub hash: String,
@@ -56,6 +57,8 @@ pub struct Log {
     /// What wakes the task.
     pub wake: Wake,
     pub reopened: bool,
+    /// Whether no turn is under way: where a rewind may land and a fork branch off.
+    pub rests_between_turns: bool,
     /// Events of the append that is not acknowledged yet.
     pub recent: Vec<Event>,
 }
@@ -79,6 +82,7 @@ impl Log {
         self.hash.clone_from(&event.hash);
         self.at.clone_from(&event.at);
         self.recent.push(event.clone());
+        self.turns(event);
         match event.kind.as_str() {
             "MessagesAppended" => self.messages(event, inbox, around),
             "TaskWoken" => {
@@ -99,8 +103,8 @@ impl Log {
         }?;
         match event.kind.as_str() {
             "TaskSuspended" => self.suspended(event),
-            // A turn that was stopped, or an attempt that was parked, goes on with a word.
-            "TurnInterrupted" | "StepAttemptAbandoned" => {
+            "TaskRewound" | "StepAttemptAbandoned" => self.sealed(event, around),
+            "TurnInterrupted" => {
                 self.rounds.turn_ended();
                 self.rounds.waits.needs.push(Need::Word(event.seq));
                 Ok(())
@@ -115,6 +119,47 @@ impl Log {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A fork takes over what its source was at this place, but for what was pending there.
+    pub fn branch(&self) -> Self {
+        let mut branch = Self { rounds: self.rounds.clone(), rests_between_turns: true, ..Self::default() };
+        branch.rounds.turn_ended();
+        branch.rounds.branch();
+        branch
+    }
+
+    /// What is left behind by a rewind, or by an attempt that a crash broke, is over.
+    fn sealed(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        if event.kind == "TaskRewound" {
+            self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
+            (self.reopened, self.waits_for_message) = (true, true);
+            self.rounds.went_back();
+        } else {
+            self.rounds.broken_off(event.text("verdict")?, around.plan)?;
+            if event.payload["verdict"] == "park" {
+                self.rounds.waits.needs.push(Need::Word(event.seq));
+            }
+        }
+        self.rounds.turn_ended();
+        if event.payload["verdict"] == "redrive" {
+            self.rounds.run_again();
+        }
+        match self.open.iter().find(|(_, kind)| event.kind == "TaskRewound" || *kind != "SubtaskSpawned") {
+            Some((seq, kind)) => Err(format!("{} {} leaves {kind} {seq} open", event.kind, event.seq)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a turn is under way after this event (SN-5).
+    fn turns(&mut self, event: &Event) {
+        match event.kind.as_str() {
+            "MessagesAppended" => self.rests_between_turns = false,
+            "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
+            "TaskRewound" | "TaskForked" => self.rests_between_turns = true,
+            _ if event.ends() => self.rests_between_turns = true,
+            _ => {}
         }
     }
 
@@ -182,7 +227,7 @@ impl Log {
             if !event.outlives() {
                 return Err(format!("{kind} {} follows the end", event.seq));
             }
-            if kind == "ConversationReopened" {
+            if matches!(kind, "ConversationReopened" | "TaskRewound") {
                 (self.status, self.waits_for_message) = (Status::Waiting, true);
                 self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
             }
@@ -190,7 +235,12 @@ impl Log {
         }
         let to = match (from, kind) {
             (Status::Unborn, "TaskCreated") | (Status::Waiting, "TaskWoken") => Status::Ready,
-            (Status::Unborn, _) | (_, "TaskCreated" | "TaskWoken") => {
+            (Status::Unborn, "TaskForked") => {
+                self.waits_for_message = true;
+                self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
+                Status::Waiting
+            }
+            (Status::Unborn, _) | (_, "TaskCreated" | "TaskForked" | "TaskWoken") => {
                 return Err(format!("{kind} {} while the task is {from:?}", event.seq));
             }
             (Status::Ready | Status::Running, "ContextPlanComposed") => Status::Running,
@@ -198,6 +248,7 @@ impl Log {
             (_, "ContextPlanComposed" | "TaskSuspended") => {
                 return Err(format!("{kind} {} while the task is {from:?}", event.seq));
             }
+            (_, "TaskRewound") => Status::Waiting,
             (_, "TaskCompleted") => Status::Completed,
             (_, "TaskFailed") => Status::Failed,
             (_, "TaskCancelled") => Status::Cancelled,
@@ -270,7 +321,7 @@ impl Log {
         let key = |one: &Value| (one["key"].as_str().unwrap_or_default().to_owned(), one["need"].as_u64().unwrap_or(1));
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
         let reason = event.text("reason")?;
-        self.waits_for_message = !matches!(reason, "calls" | "budget");
+        self.waits_for_message = !in_the_middle(&event.payload["reason"]);
         let expected = if reason == "budget" {
             self.rounds.waits.wake_of_budget()
         } else if self.waits_for_message {
@@ -305,4 +356,9 @@ impl Log {
     pub fn ended(&self) -> Result<(), String> {
         if self.open.is_empty() { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
     }
+}
+
+/// Whether what is waited for belongs to a turn that is under way.
+fn in_the_middle(reason: &Value) -> bool {
+    reason == "calls" || reason == "budget"
 }

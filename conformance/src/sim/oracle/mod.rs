@@ -4,6 +4,7 @@
 //! and uses nothing of the kernel's fold.
 
 mod account;
+mod book;
 mod event;
 mod family;
 mod hold;
@@ -12,6 +13,7 @@ mod log;
 mod reckoning;
 mod rounds;
 mod waits;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +22,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plica_kernel::id::TaskId;
+use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
@@ -30,12 +32,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use account::Account;
+use book::Book;
 pub use event::{Contents, references};
 use event::{Event, sha256};
-use hold::{Hold, Holds};
-use inbox::Inbox;
+use hold::Hold;
 pub use inbox::Sent;
-use log::{Log, Status, Surroundings};
+use log::{Status, Surroundings};
 use reckoning::{finish_task, results_follow};
 pub use waits::Need;
 
@@ -59,17 +61,6 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} ms: {}", self.task, self.at_ms, self.what)
     }
-}
-
-/// Everything that is known of one task.
-#[derive(Debug, Default)]
-struct Book {
-    log: Log,
-    holds: Holds,
-    inbox: Inbox,
-    blocked: bool,
-    /// The longest conversation that the model was shown.
-    shown: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -247,10 +238,22 @@ impl Oracle {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
             let around =
                 Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
-            self.check(task, |book| book.log.push(&Event::read(task.as_str(), one)?, &mut book.inbox, &around));
+            let event = Event::read(task.as_str(), one);
+            if let Ok(event) = &event
+                && event.kind == "TaskForked"
+            {
+                self.branch(task, event);
+            }
+            self.check(task, |book| book.push(&event?, &around));
         }
         self.check(task, |book| book.log.append_ends());
         self.pass_on(task);
+    }
+
+    /// Where a task may go back to.
+    pub fn landings(&self, task: &TaskId) -> Vec<Seq> {
+        let books = self.books();
+        books.tasks.get(task).into_iter().flat_map(|book| book.landings.keys()).map(|seq| Seq(*seq)).collect()
     }
 
     /// How many needs nobody has seen to yet; whoever does so takes it down.
@@ -295,7 +298,8 @@ impl Oracle {
                 account.settle(position.0, book.inbox.take(position.0)?)?;
             }
             account.close()?;
-            if let Some(position) = cancel.filter(|_| !book.log.status.is_over()) {
+            let rewound = recent.iter().any(|event| event.kind == "TaskRewound") || book.inbox.is_told_to_go_back();
+            if let Some(position) = cancel.filter(|_| !book.log.status.is_over() && !rewound) {
                 return Err(format!("went on after its holder had seen cancel {position}"));
             }
             let rests = book.log.status.is_over() || book.log.status == Status::Waiting;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use plica_kernel::id::CallId;
 use plica_kernel::time::Timestamp;
+use plica_ports::OnCrash;
 use serde_json::Value;
 
 use super::event::Event;
@@ -20,6 +21,7 @@ const TRIES_MAX: u64 = 9;
 const INTERRUPTIONS_MAX: u64 = 3;
 const STARTS_MAX: u64 = 3;
 const HOLLOW_MAX: u64 = 3;
+const SEALS_MAX: u64 = 3;
 
 /// A start of a call: under which epoch, and what runs.
 #[derive(Debug, Clone)]
@@ -42,7 +44,7 @@ pub struct Call {
 }
 
 /// What the oracle knows of requests and calls.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Rounds {
     pub calls: BTreeMap<String, Call>,
     /// Attempts of the plan in force.
@@ -59,6 +61,13 @@ pub struct Rounds {
     answers: u64,
     replies: u64,
     decisions: u64,
+    /// Attempts in a row that were sealed.
+    seals: u64,
+    /// Whether the last attempt was sealed.
+    sealed: bool,
+    /// What was counted in a row when the attempt in progress was planned: interruptions, replies
+    /// that were cut, replies that held nothing.
+    before_attempt: (u64, u64, u64),
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
     pub waits: Waits,
@@ -100,6 +109,10 @@ impl Rounds {
         if let Some((call, _)) = self.calls.iter().find(|(_, call)| call.answer.is_none()) {
             return Err(format!("the model is asked again while call {call} has no answer"));
         }
+        if !std::mem::take(&mut self.sealed) {
+            self.seals = 0;
+        }
+        self.before_attempt = (self.interrupted, self.truncated, self.empty);
         (self.attempts, self.errors, self.refused_for_good) = (0, 0, false);
         Ok(())
     }
@@ -240,11 +253,50 @@ impl Rounds {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
-            "budget" => self.cap().is_some_and(|most| self.spent() >= most),
+            "budget" => self.waits.budget_denied || self.cap().is_some_and(|most| self.spent() >= most),
             "internal_error" => plan.calls(Kind::Burst),
             _ => false,
         };
         if may { Ok(()) } else { Err(format!("a turn failed with {reason} for no reason")) }
+    }
+
+    /// An attempt was sealed as its agent chooses, or because it could not be redriven (RC-3).
+    pub fn broken_off(&mut self, verdict: &str, plan: &Plan) -> Result<(), String> {
+        (self.seals, self.sealed) = (self.seals + 1, true);
+        if verdict != "redrive" {
+            return Ok(());
+        }
+        let decision = self.calls.keys().filter_map(|id| parsed(id).ok()).map(|id| id.decision).max();
+        let of_it = |id: &str| parsed(id).is_ok_and(|id| Some(id.decision) == decision);
+        let asked = self.waits.was_asked_or_spawned(&of_it);
+        if plan.on_crash != OnCrash::Redrive || asked || self.seals >= SEALS_MAX {
+            return Err(format!(
+                "an attempt is redriven, {:?} after {} seals, asked: {asked}",
+                plan.on_crash, self.seals
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is left behind by an attempt that is run again never happened.
+    pub fn run_again(&mut self) {
+        (self.interrupted, self.truncated, self.empty) = self.before_attempt;
+    }
+
+    /// A fork has no calls of its own yet, and nobody to hear from.
+    pub fn branch(&mut self) {
+        self.calls.clear();
+        self.waits = Waits {
+            granted_steps: self.waits.granted_steps,
+            steps_of_children: self.waits.steps_of_children,
+            ..Waits::default()
+        };
+        self.went_back();
+    }
+
+    /// The task went back, and with it what was in a row.
+    pub fn went_back(&mut self) {
+        (self.seals, self.sealed) = (0, false);
     }
 
     /// Whatever of the turn was in progress is over.

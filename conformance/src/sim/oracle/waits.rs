@@ -30,20 +30,20 @@ pub enum Need {
 pub struct Approval {
     digest: String,
     args: String,
-    expires: Option<String>,
+    pub expires: Option<String>,
     /// The verdict, and the event that records it.
-    ruled: Option<(String, u64)>,
+    pub ruled: Option<(String, u64)>,
 }
 
 /// A child.
 #[derive(Debug, Clone)]
 pub struct Child {
     id: String,
-    call: String,
-    any: bool,
+    pub call: String,
+    pub any: bool,
     /// Whether nothing waits for it, from the start or since another of its group ended.
-    background: bool,
-    ended: bool,
+    pub background: bool,
+    pub ended: bool,
     /// Steps that were set aside for it.
     steps: u64,
     /// Whether it has said what it spent.
@@ -62,16 +62,18 @@ pub struct ChildEnd {
 }
 
 /// What the oracle knows of the waits of one task.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Waits {
-    approvals: BTreeMap<String, Approval>,
+    pub approvals: BTreeMap<String, Approval>,
     /// Questions of the turn, and whether they are answered.
-    questions: BTreeMap<String, bool>,
+    pub questions: BTreeMap<String, bool>,
     /// Approvals of more budget: the steps they would grant, and whether they are ruled on.
-    budgets: BTreeMap<String, (u64, bool)>,
+    pub budgets: BTreeMap<String, (u64, bool)>,
     /// Steps that people granted.
     pub granted_steps: u64,
-    children: BTreeMap<u64, Child>,
+    /// Whether the last time somebody refused to grant any.
+    pub budget_denied: bool,
+    pub children: BTreeMap<u64, Child>,
     /// Model requests of children that ended.
     pub steps_of_children: u64,
     /// News for the world outside.
@@ -80,7 +82,7 @@ pub struct Waits {
     pub ended: Vec<ChildEnd>,
 }
 
-type Calls = BTreeMap<String, Call>;
+pub type Calls = BTreeMap<String, Call>;
 
 /// A call id, read.
 pub fn parsed(call: &str) -> Result<CallId, String> {
@@ -181,9 +183,9 @@ impl Waits {
         if core::mem::replace(ruled, true) {
             return Err(format!("the budget of {id} is ruled on twice"));
         }
-        if event.text("verdict")? == "approve" {
-            self.granted_steps += *steps;
-        }
+        let granted = event.text("verdict")? == "approve";
+        self.budget_denied = !granted;
+        self.granted_steps += if granted { *steps } else { 0 };
         Ok(())
     }
 
@@ -296,37 +298,16 @@ impl Waits {
         expires.is_none_or(|expires| at <= expires)
     }
 
+    /// Whether a person was asked about a call of these, or one of them spawned a child.
+    pub fn was_asked_or_spawned(&self, of_it: &dyn Fn(&str) -> bool) -> bool {
+        self.approvals.keys().any(|call| of_it(call)) || self.children.values().any(|child| of_it(&child.call))
+    }
+
     /// Nothing that was asked of people outlives a turn.
     pub fn lapse(&mut self) {
         self.questions.clear();
         self.budgets.values_mut().for_each(|(_, ruled)| *ruled = true);
         self.approvals.retain(|_, approval| approval.ruled.is_some());
-    }
-
-    /// What a turn waits for whose calls are these: keys with how many items each needs, and a
-    /// time (section 11 of the design).
-    pub fn wake_of_calls(&self, calls: &Calls) -> Wake {
-        let open: Vec<&Child> = self.children.values().filter(|child| !child.ended && !child.background).collect();
-        let pending = || self.approvals.values().filter(|approval| approval.ruled.is_none());
-        let asking = pending().map(|_| ()).chain(self.questions.values().filter(|answered| !**answered).map(|_| ()));
-        let asks = asking.count() > 0;
-        let waits = || calls.values().filter(|call| call.answer.is_none()).filter_map(|call| call.wait.as_ref());
-        let round = calls.iter().rev().find(|(_, call)| call.answer.is_none()).and_then(|(id, _)| round_of(id));
-        let round = round.unwrap_or_default();
-        let mut wake = Wake::default();
-        if !open.is_empty() {
-            let together = !asks && waits().count() == 0 && open.iter().all(|child| !child.any);
-            wake.keys.insert(format!("group:{round}"), if together { open.len() as u64 } else { 1 });
-        }
-        if asks {
-            wake.keys.insert(format!("answer:{round}"), 1);
-        }
-        let kinds = waits().filter_map(|wait| wait["event"].as_str());
-        wake.keys.extend(kinds.map(|kind| (format!("event:{kind}"), 1)));
-        let dues = waits().filter_map(|wait| wait["due"].as_str().map(str::to_owned));
-        // All times are written alike, so the earliest is the first by its letters.
-        wake.at = dues.chain(pending().filter_map(|approval| approval.expires.clone())).min();
-        wake
     }
 
     /// A child that was told to stop says what it had spent.
@@ -340,39 +321,6 @@ impl Waits {
             self.steps_of_children += steps;
         }
     }
-
-    /// What a task waits for that asked for more of its budget.
-    pub fn wake_of_budget(&self) -> Wake {
-        let mut wake = self.wake_of_background();
-        for (call, _) in self.budgets.iter().filter(|(_, (_, ruled))| !ruled) {
-            wake.keys.insert(format!("answer:{}", round_of(call).unwrap_or_default()), 1);
-        }
-        wake
-    }
-
-    /// What a task waits for whose turn is over.
-    pub fn wake_of_rest(&self) -> Wake {
-        let mut wake = self.wake_of_background();
-        wake.keys.insert("message".into(), 1);
-        wake
-    }
-
-    fn wake_of_background(&self) -> Wake {
-        let mut wake = Wake::default();
-        for child in self.children.values().filter(|child| !child.ended && child.background) {
-            let round = round_of(&child.call).unwrap_or_default();
-            wake.keys.insert(if child.any { format!("group:{round}") } else { "background".into() }, 1);
-        }
-        wake
-    }
-}
-
-/// What wakes a task.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wake {
-    /// Keys, and how many items of each it takes.
-    pub keys: BTreeMap<String, u64>,
-    pub at: Option<String>,
 }
 
 /// The digest that binds an approval to the exact call (EN-3).
@@ -388,7 +336,7 @@ fn digest(task: &str, call: &str, tool: &str, args: &str) -> String {
     sha256(&[b"plica/call/v1\n", exact.as_bytes()])
 }
 
-fn round_of(call: &str) -> Option<&str> {
+pub fn round_of(call: &str) -> Option<&str> {
     call.split_once('.').map(|(decision, _)| decision)
 }
 

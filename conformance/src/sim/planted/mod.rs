@@ -121,6 +121,10 @@ bugs! {
     SpendingForgotten,
     /// An interrupt is taken and not carried out.
     InterruptLost,
+    /// A rewind lands one event earlier than it was told to.
+    RewoundTooFar,
+    /// An attempt that is to wait for a person is run again.
+    ParkedIsRedriven,
 }
 
 impl PlantedBug {
@@ -133,7 +137,9 @@ impl PlantedBug {
             | Self::ApprovalReused
             | Self::DigestUnbound
             | Self::QuestionAnsweredTwice
-            | Self::InterruptLost => Side::Worker,
+            | Self::InterruptLost
+            | Self::RewoundTooFar
+            | Self::ParkedIsRedriven => Side::Worker,
             _ => Side::Store,
         }
     }

@@ -87,6 +87,16 @@ pub(super) fn events(bug: PlantedBug, batch: &mut Batch, approved: &mut u64) {
                 body["payload"]["digest"] = Value::from(digest.chars().rev().collect::<String>());
             }
         }),
+        PlantedBug::RewoundTooFar => rechain(batch, |body| {
+            if let Some(to) = body["payload"]["to_seq"].as_u64() {
+                body["payload"]["to_seq"] = Value::from(to - 1);
+            }
+        }),
+        PlantedBug::ParkedIsRedriven => rechain(batch, |body| {
+            if body["payload"]["verdict"] == "park" {
+                body["payload"]["verdict"] = Value::from("redrive");
+            }
+        }),
         PlantedBug::QuestionAnsweredTwice => rechain(batch, |body| {
             if body["type"] == "LateResultRecorded" && body["payload"]["status"].is_null() {
                 body["type"] = Value::from("QuestionAnswered");

@@ -364,3 +364,35 @@ async fn en_4_a_child_asks_at_the_end_of_its_slice() {
         (2, 5, 0)
     );
 }
+
+/// Neither going back nor aside gives back what was spent: either way the task asks.
+#[tokio::test(start_paused = true)]
+async fn en_4_going_back_or_aside_refills_no_budget() {
+    let stage = Stage::new(&[("main", &[say("one"), say("two"), say("three")])]);
+    let task = stage
+        .submit(|submission| {
+            submission.definition.interactive = true;
+            submission.definition.budget.steps = Some(2);
+        })
+        .await;
+    stage.work().await;
+    let boundary = stage.row(&task).await.projection.seq;
+    stage.client.send(&task, USER, "Go on.").await.unwrap();
+    stage.work().await;
+    let fork = stage.client.fork(&task, USER, Some(boundary)).await.unwrap();
+    let late = stage.client.fork(&task, USER, None).await.unwrap();
+    stage.client.rewind(&task, USER, boundary).await.unwrap();
+    stage.work().await;
+    // The early branch has a step left, which the others have spent.
+    for (task, spent) in [(&fork, 1), (&late, 2), (&task, 2)] {
+        assert_eq!(stage.client.state(task, None, false).await.unwrap().governance().spent().steps, spent, "{task}");
+        for _ in spent..3 {
+            stage.client.send(task, USER, "And now?").await.unwrap();
+            stage.work().await;
+        }
+        let state = stage.client.state(task, None, false).await.unwrap();
+        assert_eq!(state.governance().spent().steps, 2);
+        assert!(state.governance().budget_approval().is_some(), "{task} asks for more");
+        stage.is_at_rest(task).await;
+    }
+}

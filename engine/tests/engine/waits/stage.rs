@@ -116,6 +116,12 @@ impl Stage {
         self.client.submit(submission).await.unwrap().id
     }
 
+    /// Submits a task to an agent by its name.
+    pub async fn submit_to(&self, agent: &str) -> TaskId {
+        let definition = self.agents.iter().find(|known| known.name == agent).unwrap().clone();
+        self.client.submit(Submission::new(definition, "Go.")).await.unwrap().id
+    }
+
     /// The definition of the last agent.
     pub fn definition(&self) -> &Definition {
         self.agents.last().unwrap()

@@ -2,7 +2,8 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-use super::plugins::{PluginRecord, extend};
+use super::items::say;
+use super::plugins::{Aside, put_aside};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
 use crate::canonical::{Domain, Hash, to_vec};
@@ -11,8 +12,8 @@ use crate::decide::budget::slice;
 use crate::decide::draft::{Draft, RecordError, clip};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalRequested, CallEntry, CallStatus, FileChange, FileWas, QuestionAsked, SubtaskSpawned, TaskCreated,
-    TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
+    ApprovalRequested, CallEntry, CallStatus, FileChange, FileWas, MessageOrigin, QuestionAsked, Role, SubtaskSpawned,
+    TaskCreated, TaskStatePatch, TaskStatePatched, ToolCallDenied, ToolCallFinished, ToolCallStarted, WaitFor,
 };
 use crate::id::{CallId, Epoch, Seq};
 use crate::ledger::call_allowed_by;
@@ -114,6 +115,8 @@ impl CallPlan {
 /// How a started call ended.
 #[derive(Debug, Clone)]
 pub struct CallOutcome {
+    /// What its tool returned beside the result.
+    pub aside: Aside,
     /// Bodies that belong to it.
     pub blobs: Vec<Blob>,
     /// Milliseconds that it took.
@@ -122,8 +125,6 @@ pub struct CallOutcome {
     pub files: Vec<ChangedFile>,
     /// What the model is told.
     pub output: String,
-    /// Records of plugins: plugin, kind, body (EN-9).
-    pub records: Vec<(String, String, String)>,
     /// How it ended.
     pub status: CallStatus,
     /// The whole output, when the model is told only a part; its bytes are among the blobs.
@@ -280,10 +281,13 @@ pub(in crate::decide) fn finish_call(
     let call = *call;
     draft.keep(outcome.blobs);
     let output = Body::text(&outcome.output, draft.blobs());
-    let round = draft.task().runtime().round.as_ref();
-    let tool = round.and_then(|round| round.calls.get(call.index as usize)).map_or("", |call| call.tool.as_str());
+    let runtime = draft.task().runtime();
+    let rerun = runtime.rerun.as_ref().filter(|rerun| rerun.call == call);
+    let listed = runtime.round.as_ref().and_then(|round| round.calls.get(call.index as usize));
+    let tool = rerun.map(|rerun| &rerun.tool).or(listed.map(|call| &call.tool)).cloned().unwrap_or_default();
+    let runs_again = rerun.is_some();
     let actor = alloc::format!("tool:{tool}");
-    let CallOutcome { elapsed_ms, status, whole, records, files, .. } = outcome;
+    let CallOutcome { aside, elapsed_ms, status, whole, files, .. } = outcome;
     let mut finished =
         ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
     for file in files {
@@ -295,19 +299,36 @@ pub(in crate::decide) fn finish_call(
         }
     }
     draft.push(&actor, Origin::Tool, Some(action), finished)?;
-    records
-        .into_iter()
-        .try_for_each(|(plugin, kind, body)| extend(draft, Origin::Tool, PluginRecord { plugin, kind, body }))
+    if runs_again && !again {
+        // Its place in the conversation is taken by what the model was told when it was lost.
+        let told = alloc::format!(
+            "Call {call} ({tool}), whose outcome was unknown, did not happen and was run now. It ended {}:\n{}",
+            ended_as(status),
+            outcome.output
+        );
+        say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
+    }
+    put_aside(draft, Origin::Tool, aside)
+}
+
+/// How a call ended, in words.
+fn ended_as(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok | CallStatus::Recovered => "well",
+        CallStatus::Error => "with an error",
+        CallStatus::Interrupted | CallStatus::Cancelled => "before it was done",
+        CallStatus::Unknown => "nobody knows how",
+    }
 }
 
 /// An outcome that is nothing but a status and a sentence.
 pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
     CallOutcome {
+        aside: Aside::default(),
         blobs: Vec::new(),
         elapsed_ms: 0,
         files: Vec::new(),
         output: told.into(),
-        records: Vec::new(),
         status,
         whole: None,
     }

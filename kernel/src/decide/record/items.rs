@@ -9,9 +9,9 @@ use crate::decide::draft::{Draft, RecordError, Stamp, clip};
 use crate::decide::next::{Inputs, came_too_late};
 use crate::envelope::Origin;
 use crate::event::{
-    ApprovalResolved, ApprovalVerdict, CallStatus, ConversationClosed, ConversationReopened, LateKind,
-    LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered, Role, Spent, SubtaskCompleted,
-    SubtaskStatus, TaskWoken,
+    ApprovalResolved, ApprovalVerdict, CallResolution, CallResolved, CallStatus, ConversationClosed,
+    ConversationReopened, LateKind, LateResultRecorded, Message, MessageOrigin, MessagesAppended, QuestionAnswered,
+    Role, Spent, SubtaskCompleted, SubtaskStatus, TaskWoken,
 };
 use crate::id::{CallId, Position};
 use crate::ledger::{Admission, Identity, admit};
@@ -84,6 +84,7 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
         | Item::Interrupt { .. }
         | Item::Rewind { .. }
         | Item::Revise { .. }
+        | Item::Resolve { .. }
         | Item::Event { .. } => {
             return Err(draft.misplaced("the item is taken in another way"));
         }
@@ -107,6 +108,13 @@ fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordErr
             (*call, Body::text(&said, draft.blobs()))
         }
         Item::Child { answer, call, .. } => (*call, answer.clone()),
+        Item::Resolve { call, output, verdict } => {
+            let said = output.as_ref().map_or_else(
+                || resolution(*verdict).into(),
+                |output| alloc::format!("{}: {output}", resolution(*verdict)),
+            );
+            (*call, Body::text(&said, draft.blobs()))
+        }
         _ => return Err(draft.misplaced("the item answers nothing")),
     };
     let Stamp { epoch, run, .. } = draft.stamp().clone();
@@ -120,6 +128,41 @@ fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordErr
         status: None,
     };
     draft.push(&item.actor, Origin::Engine, None, late).map(|_| ())
+}
+
+/// A person's word on a call, as it stands in the command line.
+fn resolution(verdict: CallResolution) -> &'static str {
+    match verdict {
+        CallResolution::Landed => "landed",
+        CallResolution::NotLanded => "not landed",
+        CallResolution::Skip => "skip",
+    }
+}
+
+/// A person settles a call whose outcome was unknown (TO-3): the model is told what it brought
+/// or to go on without it; one that did not happen runs now, as it was recorded (RC-5).
+pub(in crate::decide) fn resolve(draft: &mut Draft, position: Position, inputs: &Inputs) -> Result<(), RecordError> {
+    let item =
+        inputs.items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+    let Item::Resolve { call, output, verdict } = &item.item else {
+        return Err(draft.misplaced("the item settles no call"));
+    };
+    let unknown = draft.task().runtime().unknown.iter().find(|unknown| unknown.call == *call).cloned();
+    let unknown = unknown.ok_or_else(|| draft.misplaced("no such call is of unknown outcome"))?;
+    let body = output.as_ref().map(|output| Body::text(output, draft.blobs()));
+    let resolved = CallResolved { call: *call, output: body, verdict: *verdict };
+    draft.push(&item.actor, Origin::System, None, resolved)?;
+    draft.consume(position);
+    let told = match verdict {
+        CallResolution::Landed => alloc::format!("it happened. Its output:\n{}", output.as_deref().unwrap_or("(none)")),
+        CallResolution::Skip => "go on without it".into(),
+        CallResolution::NotLanded => {
+            pin(draft, &inputs.pins)?;
+            return start_call(draft, *call, &unknown.tool, unknown.starts + 1, unknown.args);
+        }
+    };
+    let told = alloc::format!("Of call {call} ({}), whose outcome was unknown, a person says: {told}", unknown.tool);
+    say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)
 }
 
 /// What a child that was told to stop says it had spent: that settles its slice (EN-4).

@@ -11,14 +11,14 @@ mod turn;
 use alloc::string::String;
 
 pub use calls::{CallOutcome, CallPlan, ChangedFile, Spawn, call_outcome};
-pub use plugins::{PluginRecord, Revision, observed, revise};
+pub use plugins::{Aside, PluginRecord, Revision, observed, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use rewind::{Prepared, restored};
 pub use turn::fail;
 
 pub(super) use budget::{ask_for_budget, suspend_for_budget};
 pub(super) use calls::{ended, finish_call, start_call};
-pub(super) use items::{join, rule, say, take, wake};
+pub(super) use items::{join, resolve, rule, say, take, wake};
 pub(super) use request::{compose, start_request};
 pub(super) use rewind::{resume, rewind};
 pub(super) use turn::{cancel, finish, interrupt, park, rest_again, suspend_for_calls};

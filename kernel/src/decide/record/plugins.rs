@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 use super::WORD_BYTES_MAX;
 use crate::body::{Body, ContentRef};
 use crate::canonical::to_vec;
-use crate::decide::draft::{Draft, RecordError, clip};
+use crate::decide::draft::{Draft, RecordError, Sent, clip};
 use crate::envelope::Origin;
 use crate::event::{AgentRevised, Budget, ExtensionRecorded, PluginPin, PluginsPinned};
 use crate::id::Position;
@@ -52,17 +52,39 @@ pub struct PluginRecord {
     pub body: String,
 }
 
+/// What plugins return beside their results: it goes into the append of the event that it
+/// belongs to, so a crash leaves all of it or none (EN-9).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Aside {
+    /// Records.
+    pub records: Vec<PluginRecord>,
+    /// Items for other tasks.
+    pub sent: Vec<Sent>,
+}
+
+impl Aside {
+    /// Whether nothing was returned.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.sent.is_empty()
+    }
+}
+
 /// Records what observers made of the events they were shown, and how far that was: all of it
 /// in one append (EN-5).
 ///
 /// # Errors
 /// When something does not fit.
-pub fn observed(draft: &mut Draft, records: Vec<PluginRecord>) -> Result<(), RecordError> {
-    records.into_iter().try_for_each(|record| extend(draft, Origin::Observer, record))
+pub fn observed(draft: &mut Draft, aside: Aside) -> Result<(), RecordError> {
+    put_aside(draft, Origin::Observer, aside)
 }
 
-/// Appends a record of a plugin.
-pub(super) fn extend(draft: &mut Draft, origin: Origin, record: PluginRecord) -> Result<(), RecordError> {
+/// Appends the records of plugins and sends what they send.
+pub(super) fn put_aside(draft: &mut Draft, origin: Origin, aside: Aside) -> Result<(), RecordError> {
+    aside.sent.into_iter().for_each(|sent| draft.send(sent));
+    aside.records.into_iter().try_for_each(|record| extend(draft, origin, record))
+}
+
+fn extend(draft: &mut Draft, origin: Origin, record: PluginRecord) -> Result<(), RecordError> {
     let body = Body::text(&record.body, draft.blobs());
     let kind = clip(&record.kind, WORD_BYTES_MAX);
     let record = ExtensionRecorded { body, kind, plugin: clip(&record.plugin, WORD_BYTES_MAX) };

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec, vec::Vec};
 
-use super::plugins::pin;
+use super::plugins::{Aside, pin, put_aside};
 use super::{CallPlan, Composer, WORD_BYTES_MAX, begin_calls};
 use crate::body::{Body, MEDIA_JSON};
 use crate::canonical::to_vec;
@@ -22,6 +22,8 @@ use crate::time::Timestamp;
 /// A reply and what was ruled on it.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// What guards returned beside their rulings on the calls.
+    pub aside: Aside,
     /// Text, thinking and calls, in order.
     pub blocks: Vec<Block>,
     /// What each call is to come to, in order; those beyond the 32nd are left out.
@@ -154,7 +156,8 @@ pub fn reply(draft: &mut Draft, action: Seq, answer: Answer) -> Result<(), Recor
         let actor = alloc::format!("policy:{policy}");
         draft.push(&actor, Origin::Engine, None, TaskStatePatched { call: None, patch })?;
     }
-    begin_calls(draft, decision, answer.calls)
+    begin_calls(draft, decision, answer.calls)?;
+    put_aside(draft, Origin::Engine, answer.aside)
 }
 
 fn record_thinking(draft: &mut Draft, blocks: &[Block]) -> Result<(), RecordError> {

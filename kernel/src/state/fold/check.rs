@@ -2,7 +2,7 @@
 
 use super::FoldError;
 use crate::envelope::{Envelope, Origin};
-use crate::event::{ApprovalRequested, Payload, PluginPin, Role, SealVerdict, StepAttemptAbandoned};
+use crate::event::{ApprovalRequested, Payload, PluginPin, Role, SealVerdict, StepAttemptAbandoned, ToolCallStarted};
 use crate::id::{CallId, Seq};
 use crate::ledger::{check_chain, check_links};
 use crate::row::Status;
@@ -37,7 +37,8 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             Err("files are being put back")
         }
         Payload::ContextPlanComposed(_) => {
-            let free = working && task.governance.model_action().is_none() && matches!(runtime.phase, Phase::Compose);
+            let idle = task.governance.model_action().is_none() && runtime.rerun.is_none();
+            let free = working && idle && matches!(runtime.phase, Phase::Compose);
             free.then_some(()).ok_or("a request is composed while the last step is not done")
         }
         Payload::LLMRequestStarted(started) => match &runtime.phase {
@@ -58,6 +59,16 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             let first = task.governance.decision < task.governance.plan;
             let answered = working && first && runtime.round.is_none() && runtime.is_answered();
             answered.then_some(()).ok_or("a decision follows the model's reply, once")
+        }
+        Payload::ToolCallStarted(started) if is_rerun(task, started.call) => rerun_starts(task, started),
+        Payload::CallResolved(resolved) => {
+            let unknown = runtime.unknown.iter().any(|unknown| unknown.call == resolved.call);
+            let free = working && runtime.round.is_none() && runtime.rerun.is_none();
+            match (unknown, free && task.governance.model_action().is_none()) {
+                (false, _) => Err("no such call is of unknown outcome"),
+                (true, false) => Err("a call is settled between two steps"),
+                (true, true) => Ok(()),
+            }
         }
         Payload::ToolCallStarted(started) => match open_call(task, started.call) {
             Some(call) if call.starts + 1 != started.attempt => Err("a call's attempts run from 1 without a gap"),
@@ -180,6 +191,22 @@ fn left_to_itself(task: &Task) -> Result<(), &'static str> {
     let by_itself = |what: &ActionKind| matches!(what, ActionKind::Child(child) if child.background);
     let open = task.governance.actions.iter().any(|action| !by_itself(&action.what));
     if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
+}
+
+fn is_rerun(task: &Task, call: CallId) -> bool {
+    task.runtime.rerun.as_ref().is_some_and(|rerun| rerun.call == call)
+}
+
+/// A call that a person said did not happen runs as it was recorded.
+fn rerun_starts(task: &Task, started: &ToolCallStarted) -> Result<(), &'static str> {
+    let Some(rerun) = &task.runtime.rerun else { return Err("no such call waits to be started") };
+    if task.governance.action_of(started.call).is_some() {
+        Err("the call is open already")
+    } else if (rerun.starts + 1, &rerun.tool, &rerun.args) == (started.attempt, &started.tool, &started.args) {
+        Ok(())
+    } else {
+        Err("what runs again is not what ran before")
+    }
 }
 
 /// The call of the round in progress that still lacks a result.

@@ -2,7 +2,7 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, Payload, PluginPin, SubtaskCompleted};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, CallResolution, Payload, PluginPin, SubtaskCompleted};
 use crate::ledger::Identity;
 use crate::state::{
     ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
@@ -58,6 +58,10 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
                     state.approvals.remove(&ruling.call);
                 }
             }
+        }
+        Payload::CallResolved(resolved) => {
+            let runs = resolved.verdict == CallResolution::NotLanded;
+            state.resolved = runs.then_some((resolved.call, event.seq));
         }
         Payload::QuestionAsked(asked) => {
             state.questions.insert(asked.call, asked.question.clone());
@@ -167,6 +171,7 @@ pub(super) fn branch(state: &mut GovernanceState) {
 pub(super) fn forget_places(state: &mut GovernanceState) {
     state.decision = None;
     state.plan = None;
+    state.resolved = None;
     state.restoring = None;
     state.snapshot = None;
     // Children of the ancestor say what they spent to it alone.

@@ -75,6 +75,7 @@ impl Task {
                 governance::forget_places(&mut task.governance);
                 context::forget_places(&mut task.context);
                 runtime::land(&mut task.runtime);
+                runtime::forget_places(&mut task.runtime);
                 task.head = head;
                 task.rest_for_message();
                 Ok(task)

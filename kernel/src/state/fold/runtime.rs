@@ -5,12 +5,14 @@ use alloc::{string::ToString, vec::Vec};
 use crate::body::Body;
 use crate::envelope::Envelope;
 use crate::event::{
-    CallEntry, CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message, MessageOrigin, Payload,
-    RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, SuspendReason, Usage,
+    CallEntry, CallResolution, CallResolved, CallStatus, DecisionKind, FailureReason, LLMRequestFinished, Message,
+    MessageOrigin, Payload, RequestStatus, Role, SubtaskCompleted, SubtaskSpawned, SubtaskStatus, SuspendReason, Usage,
 };
 use crate::id::CallId;
+use crate::limits::UNKNOWN_CALLS_MAX;
 use crate::state::{
     CallResult, ChildCall, Entry, Phase, RequestPhase, ResultStatus, Results, Round, RoundCall, RuntimeState,
+    UnknownCall,
 };
 use crate::wake::{WakeKey, Woken};
 
@@ -74,6 +76,20 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
                 DecisionKind::Truncated | DecisionKind::Empty => state.phase = Phase::Compose,
             }
         }
+        Payload::ToolCallStarted(started) if is_rerun(state, started.call) => {
+            if let Some(rerun) = &mut state.rerun {
+                rerun.starts = started.attempt;
+            }
+        }
+        Payload::ToolCallFinished(finished) if is_rerun(state, finished.call) => {
+            if !finished.again
+                && let Some(rerun) = state.rerun.take()
+                && finished.status == CallStatus::Unknown
+            {
+                note_unknown(state, rerun);
+            }
+        }
+        Payload::CallResolved(resolved) => resolve(state, resolved),
         Payload::ToolCallStarted(started) => {
             if let Some(call) = call_mut(state, started.call) {
                 call.starts = started.attempt;
@@ -81,6 +97,13 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
             }
         }
         Payload::ToolCallFinished(finished) if !finished.again => {
+            if finished.status == CallStatus::Unknown
+                && let Some(call) = call_mut(state, finished.call)
+            {
+                let (args, starts) = (call.args.clone().unwrap_or_default(), call.starts);
+                let unknown = UnknownCall { args, call: finished.call, starts, tool: call.tool.clone() };
+                note_unknown(state, unknown);
+            }
             settle(state, finished.call, finished.status.into(), &finished.output);
         }
         Payload::ToolCallDenied(denied) => settle(state, denied.call, ResultStatus::Denied, &denied.reason),
@@ -167,6 +190,25 @@ pub(super) fn add(sum: &mut Usage, usage: &Usage) {
 fn call_mut(state: &mut RuntimeState, call: CallId) -> Option<&mut RoundCall> {
     let round = state.round.as_mut().filter(|round| round.decision == call.decision)?;
     round.calls.get_mut(call.index as usize)
+}
+
+fn is_rerun(state: &RuntimeState, call: CallId) -> bool {
+    state.rerun.as_ref().is_some_and(|rerun| rerun.call == call)
+}
+
+fn note_unknown(state: &mut RuntimeState, call: UnknownCall) {
+    state.unknown.push(call);
+    let over = state.unknown.len().saturating_sub(UNKNOWN_CALLS_MAX);
+    state.unknown.drain(..over);
+}
+
+/// A person's word settles a call; one that did not happen is to run.
+fn resolve(state: &mut RuntimeState, resolved: &CallResolved) {
+    let Some(at) = state.unknown.iter().position(|unknown| unknown.call == resolved.call) else { return };
+    let settled = state.unknown.remove(at);
+    if resolved.verdict == CallResolution::NotLanded {
+        state.rerun = Some(settled);
+    }
 }
 
 fn settle(state: &mut RuntimeState, call: CallId, status: ResultStatus, output: &Body) {
@@ -271,8 +313,14 @@ fn end_turn(state: &mut RuntimeState) {
 pub(super) fn land(state: &mut RuntimeState) {
     end_turn(state);
     state.parked = None;
+    state.rerun = None;
     state.seals = 0;
     state.sealed = false;
+}
+
+/// Calls of a fork's ancestor are the ancestor's to settle.
+pub(super) fn forget_places(state: &mut RuntimeState) {
+    state.unknown.clear();
 }
 
 /// One more attempt in a row was sealed, after so many.

@@ -1,0 +1,138 @@
+-- Writing events: a batch under a claim, and the first events of a new task.
+
+-- Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8). Rows are locked in ascending
+-- byte order of id (p_lock) before anything else (ST-15); every statement after that sees what
+-- was committed until then, so the checks and the wake test do too.
+--
+-- The outcome is "written", or nothing was written: "absent" (no such task), "refused" (the
+-- columns of the locked row say by which rule: the caller asks rules.rs), "not_there" (an item
+-- that is consumed is not in the inbox), "taken" (a child's id; id, seq and hash are its row's).
+--
+-- Events of the task itself have owner 0, those of the n-th child n; seqs run on. p_row is an
+-- object of status, wake, wake_at, wake_keys, wake_needs, closed, seq and hash. due is when the
+-- first of the tasks that this made claimable is due: a hint for whoever waits for work.
+CREATE FUNCTION plica.append(
+    p_version integer, p_lock text[], p_task text, p_epoch bigint, p_token bytea, p_after bigint, p_after_hash bytea,
+    p_ends boolean, p_seen bigint, p_consumed bigint[], p_row text, p_releases boolean, p_not_before bigint,
+    p_owners integer[], p_seqs bigint[], p_types text[], p_hashes bytea[], p_bodies bytea[],
+    p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], p_children text, p_deliveries text,
+    OUT outcome text, OUT now bigint, OUT id text, OUT epoch bigint, OUT token bytea, OUT lease_until bigint,
+    OUT seq bigint, OUT hash bytea, OUT inbox_tail bigint, OUT due bigint
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    own plica.tasks%ROWTYPE;
+    after record;
+    children jsonb;
+    keys bigint[] := '{}';
+    sent jsonb;
+    receiver bigint;
+    woke boolean;
+BEGIN
+    PERFORM plica.check_version(p_version);
+    PERFORM 1 FROM plica.tasks WHERE id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
+    now := plica.now_us();
+    SELECT * INTO own FROM plica.tasks WHERE id = p_task;
+    IF NOT FOUND THEN
+        outcome := 'absent';
+        RETURN;
+    END IF;
+    id := own.id; epoch := own.epoch; token := own.token; lease_until := own.lease_until; seq := own.seq;
+    hash := own.hash; inbox_tail := own.inbox_tail;
+    IF NOT (own.epoch = p_epoch AND own.token IS NOT NULL AND own.token = p_token AND own.lease_until > now
+        AND own.seq = p_after AND own.hash = p_after_hash AND NOT (p_ends AND own.inbox_tail > p_seen)) THEN
+        outcome := 'refused';
+        RETURN;
+    END IF;
+    -- Most batches take nothing, cite no new body and have no children: what is not needed is not
+    -- even looked at.
+    IF cardinality(p_consumed) > 0 AND cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
+        WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
+        outcome := 'not_there';
+        RETURN;
+    END IF;
+    IF p_children <> '[]' THEN
+        children := p_children::jsonb;
+        SELECT there.id, there.seq, there.hash INTO id, seq, hash
+        FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place)
+        JOIN plica.tasks AS there ON there.id = child.facts ->> 'id' ORDER BY place LIMIT 1;
+        IF FOUND THEN
+            outcome := 'taken';
+            RETURN;
+        END IF;
+        keys := ARRAY(SELECT plica.insert_task(facts, now)
+            FROM jsonb_array_elements(children) WITH ORDINALITY AS child (facts, place) ORDER BY place);
+    END IF;
+
+    IF cardinality(p_blobs) > 0 THEN
+        PERFORM plica.put(p_blob_hashes, p_blob_sizes, p_blobs, now);
+    END IF;
+    IF cardinality(p_consumed) > 0 THEN
+        UPDATE plica.inbox SET item = NULL WHERE task = own.key AND position = ANY (p_consumed);
+    END IF;
+    INSERT INTO plica.events (task, seq, type, hash, body)
+    SELECT CASE owner WHEN 0 THEN own.key ELSE keys[owner] END, seq, type, hash, body
+    FROM unnest(p_owners, p_seqs, p_types, p_hashes, p_bodies) AS event (owner, seq, type, hash, body);
+
+    SELECT * INTO after FROM jsonb_to_record(p_row::jsonb) AS r (status text, wake text, wake_at bigint,
+        wake_keys text[], wake_needs bigint[], closed boolean, seq bigint, hash text);
+    UPDATE plica.tasks SET seq = after.seq, hash = decode(after.hash, 'hex'), status = after.status, wake = after.wake,
+        wake_at = after.wake_at, wake_keys = after.wake_keys, wake_needs = after.wake_needs, closed = after.closed,
+        updated_at = now, idle_claims = 0, rest_until = NULL,
+        -- The rest after idle claims may have reached beyond the lease.
+        claimable_at = CASE WHEN rest_until IS NULL THEN claimable_at ELSE lease_until END
+    WHERE key = own.key;
+    IF p_releases THEN
+        PERFORM plica.let_go(own.key, plica.due(after.status,
+            plica.is_woken(own.key, after.status, after.wake_keys, after.wake_needs), after.wake_at, p_not_before,
+            own.blocked IS NOT NULL, now));
+    END IF;
+    -- One that does not exist is passed over, and so is what its receiver would refuse (ST-7).
+    IF p_deliveries <> '[]' THEN
+        FOR sent IN SELECT * FROM jsonb_array_elements(p_deliveries::jsonb) LOOP
+            SELECT key INTO receiver FROM plica.tasks WHERE id = sent ->> 'task';
+            IF FOUND THEN
+                SELECT put.woke INTO woke FROM plica.put_item(receiver, sent -> 'item', now) AS put;
+                due := CASE WHEN woke THEN now ELSE due END;
+            END IF;
+        END LOOP;
+    END IF;
+    outcome := 'written';
+    SELECT there.inbox_tail, least(due, CASE WHEN cardinality(keys) > 0 THEN now END,
+        CASE WHEN p_releases THEN there.claimable_at END)
+    INTO inbox_tail, due FROM plica.tasks AS there WHERE there.key = own.key;
+END $$;
+
+-- Writes a new root task (ST-16). The outcome is "fresh"; "again" or "conflict" when the
+-- caller's key was used before, for the task of this id; "exists" when the id is taken.
+CREATE FUNCTION plica.create_task(
+    p_version integer, p_task text, p_seqs bigint[], p_types text[], p_hashes bytea[], p_bodies bytea[],
+    p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], OUT outcome text, OUT there text
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    facts jsonb := p_task::jsonb;
+    prior record;
+    now bigint;
+    number bigint;
+BEGIN
+    PERFORM plica.check_version(p_version);
+    SELECT id, fingerprint INTO prior FROM plica.tasks WHERE dedup = facts ->> 'dedup';
+    IF FOUND THEN
+        there := prior.id;
+        outcome := CASE WHEN prior.fingerprint = decode(facts ->> 'fingerprint', 'hex') THEN 'again'
+            ELSE 'conflict' END;
+        RETURN;
+    END IF;
+    there := facts ->> 'id';
+    IF EXISTS (SELECT 1 FROM plica.tasks WHERE id = there) THEN
+        outcome := 'exists';
+        RETURN;
+    END IF;
+    now := plica.now_us();
+    number := plica.insert_task(facts, now);
+    PERFORM plica.put(p_blob_hashes, p_blob_sizes, p_blobs, now);
+    INSERT INTO plica.events (task, seq, type, hash, body)
+    SELECT number, seq, type, hash, body FROM unnest(p_seqs, p_types, p_hashes, p_bodies)
+        AS event (seq, type, hash, body);
+    outcome := 'fresh';
+END $$;

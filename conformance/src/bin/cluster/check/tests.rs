@@ -1,0 +1,118 @@
+use plica_kernel::canonical::Domain;
+use serde_json::json;
+
+use super::*;
+use crate::people::Sent;
+use crate::plan::Kind;
+
+const TASK: &str = "t";
+
+/// A log in which everything is as it must be, as bodies without their links.
+fn sound() -> Vec<Value> {
+    vec![
+        json!({"type": "TaskCreated", "epoch": 0, "run": "r0", "payload": {}}),
+        json!({"type": "MessagesAppended", "epoch": 0, "run": "r0", "payload": {"messages": ["Do it."]}}),
+        json!({"type": "LLMRequestStarted", "epoch": 1, "run": "r1", "payload": {"attempt": 1}}),
+        json!({"type": "LLMRequestFinished", "epoch": 1, "run": "r1", "action": 3, "payload": {"status": "ok"}}),
+        json!({"type": "ToolCallStarted", "epoch": 1, "run": "r1", "payload": {"call": "4.0", "tool": "Bash"}}),
+        json!({"type": "ToolCallFinished", "epoch": 1, "run": "r1", "action": 5,
+            "payload": {"call": "4.0", "status": "ok"}}),
+        json!({"type": "TaskWoken", "epoch": 2, "run": "r2", "payload": {"item": {"position": 1}}}),
+        json!({"type": "MessagesAppended", "epoch": 2, "run": "r2", "payload": {"messages": ["message-1."]}}),
+        json!({"type": "TaskCompleted", "epoch": 2, "run": "r2", "payload": {}}),
+    ]
+}
+
+/// Chains bodies up and makes the row that ends with them.
+fn remains(bodies: Vec<Value>) -> Remains {
+    let mut events: Vec<Event> = Vec::new();
+    for (seq, mut body) in (1..).zip(bodies) {
+        if let Some(before) = events.last() {
+            body["prev"] = json!(Domain::Event.hash(&before.body).to_string());
+        }
+        let body = body.to_string().into_bytes();
+        let hash = Domain::Event.hash(&body).as_bytes().to_vec();
+        events.push(Event { task: TASK.into(), seq, hash, body });
+    }
+    let last = events.last().expect("a log has events");
+    let row = Task {
+        id: TASK.into(),
+        key: Some("task-0".into()),
+        status: "completed".into(),
+        seq: last.seq,
+        hash: last.hash.clone(),
+        is_blocked: false,
+        is_claimable: false,
+    };
+    Remains { tasks: vec![row], events, untaken: Vec::new(), effects: vec!["t:4.0".into()] }
+}
+
+fn found(remains: &Remains) -> Vec<String> {
+    let plan = [Planned { key: "task-0".into(), kind: Kind::Rounds, messages: 1 }];
+    let mut done = Done::default();
+    done.tasks.insert("task-0".into(), TASK.into());
+    done.sent.push(Sent { task: TASK.into(), text: "message-1.".into(), is_acknowledged: Some(true) });
+    violations(&plan, &done, remains)
+}
+
+#[test]
+fn what_is_as_it_must_be_is_no_violation() {
+    assert_eq!(found(&remains(sound())), Vec::<String>::new());
+}
+
+#[test]
+fn every_false_log_is_found_out() {
+    let changed = |at: usize, member: &str, value: Value| {
+        let mut bodies = sound();
+        bodies[at][member] = value;
+        bodies
+    };
+    let without = |at: usize| {
+        let mut bodies = sound();
+        bodies.remove(at);
+        bodies
+    };
+    let twice = |at: usize| {
+        let mut bodies = sound();
+        bodies.insert(at, bodies[at].clone());
+        bodies
+    };
+    let table = [
+        (changed(6, "epoch", json!(0)), "epoch 0 after 1"),
+        (changed(5, "run", json!("r9")), "two holders"),
+        (changed(3, "action", json!(99)), "which is no action"),
+        (changed(5, "action", json!(3)), "has 2 outcomes"),
+        (without(5), "has 0 outcomes"),
+        (twice(6), "item 1 woke it before"),
+        (without(7), "was taken 0 times"),
+        (twice(7), "was taken 2 times"),
+        (without(4), "its start is not on record"),
+    ];
+    for (bodies, rule) in table {
+        let broken = found(&remains(bodies));
+        assert!(broken.iter().any(|said| said.contains(rule)), "{rule}: {broken:?}");
+    }
+}
+
+#[test]
+fn every_false_row_effect_and_chain_is_found_out() {
+    type Change = fn(&mut Remains);
+    let table: [(Change, &str); 10] = [
+        (|it| it.effects.clear(), "never happened"),
+        (|it| it.effects.push("t:4.0".into()), "happened 2 times"),
+        (|it| it.effects.push("t:9.0".into()), "its start is not on record"),
+        (|it| it.tasks[0].status = "waiting".into(), "did not end"),
+        (|it| it.tasks[0].is_blocked = true, "blocked"),
+        (|it| it.tasks[0].seq = 3, "the row does not end"),
+        (|it| it.tasks[0].key = None, "0 tasks were made"),
+        (|it| it.events[3].body = it.events[2].body.clone(), "do not have its hash"),
+        (|it| drop(it.events.remove(3)), "a gap"),
+        (|it| it.untaken.push((TASK.into(), br#"{"kind":"message"}"#.to_vec())), "never taken"),
+    ];
+    for (change, rule) in table {
+        let mut remains = remains(sound());
+        change(&mut remains);
+        let broken = found(&remains);
+        assert!(broken.iter().any(|said| said.contains(rule)), "{rule}: {broken:?}");
+    }
+}
