@@ -1,8 +1,11 @@
 //! The suite of the content store port (CO-1, CO-2, CO-3);
 //! [`content_suite!`](crate::content_suite) makes a test of each function.
 
+use std::time::Duration;
+
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::canonical::Hash;
+use plica_kernel::limits::AGE_STEP_MAX_MS;
 use plica_kernel::time::Timestamp;
 use plica_ports::{ContentError, ContentStore, KeptBody, Removed};
 
@@ -123,13 +126,12 @@ pub async fn co_2_racing_puts_all_land(subject: ContentSubject) {
     }
 }
 
-/// A time by the store's clock after everything that was put so far, which it shows already.
-async fn after_now(content: &dyn ContentStore) -> Timestamp {
-    let before = Timestamp::from_micros(content.clock().await.expect("a clock can be read").micros() + 1);
-    while content.clock().await.expect("a clock can be read") < before {
-        tokio::task::yield_now().await;
-    }
-    before
+/// Lets what was put so far grow old; a time between its age and that of whatever is put from now
+/// on. `None` when the clock cannot be moved.
+async fn grown_old(subject: &ContentSubject) -> Option<Timestamp> {
+    let advance = subject.time()?;
+    advance(Duration::from_millis(2 * AGE_STEP_MAX_MS));
+    Some(subject.content().clock().await.expect("a clock can be read"))
 }
 
 async fn put_all(content: &dyn ContentStore, bodies: &[Blob]) {
@@ -152,7 +154,7 @@ pub async fn co_3_what_is_old_is_listed_in_pages(subject: ContentSubject) {
     let content = subject.content();
     let old = bodies(7);
     put_all(content, &old).await;
-    let before = after_now(content).await;
+    let Some(before) = grown_old(&subject).await else { return };
     put_all(content, &old[..1]).await;
     put_all(content, &[blob("young")]).await;
 
@@ -181,7 +183,7 @@ pub async fn co_3_what_is_removed_is_gone_and_counted(subject: ContentSubject) {
     let (gone, stays) = (bodies(3), blob("stays"));
     put_all(content, &gone).await;
     put_all(content, std::slice::from_ref(&stays)).await;
-    let before = after_now(content).await;
+    let Some(before) = grown_old(&subject).await else { return };
     let mut named = hashes(&gone);
     named.push(blob("never put").reference.sha256);
     let bytes = gone.iter().map(|body| body.reference.size).sum();
@@ -200,13 +202,13 @@ pub async fn co_3_a_body_that_is_put_again_stays(subject: ContentSubject) {
     let content = subject.content();
     let body = blob("put again");
     put_all(content, std::slice::from_ref(&body)).await;
-    let before = after_now(content).await;
+    let Some(before) = grown_old(&subject).await else { return };
     assert_eq!(content.aged(before, None, 9).await.map(|listed| listed.len()), Ok(1));
     put_all(content, std::slice::from_ref(&body)).await;
     assert_eq!(content.remove(&[body.reference.sha256], before).await, Ok(Removed::default()));
     assert_eq!(content.get(&body.reference).await, Ok(body.bytes.clone()));
 
-    let later = after_now(content).await;
+    let Some(later) = grown_old(&subject).await else { return };
     let freed = Removed { bodies: 1, bytes: body.reference.size };
     assert_eq!(content.remove(&[body.reference.sha256], later).await, Ok(freed));
     put_all(content, std::slice::from_ref(&body)).await;
@@ -217,7 +219,7 @@ pub async fn co_3_a_body_that_is_put_again_stays(subject: ContentSubject) {
 pub async fn co_3_what_is_put_beside_a_removal_is_there(subject: ContentSubject) {
     let all = bodies(40);
     put_all(subject.content(), &all).await;
-    let before = after_now(subject.content()).await;
+    let Some(before) = grown_old(&subject).await else { return };
     let removers: Vec<_> = (0..2)
         .map(|_| {
             let (subject, named) = (subject.clone(), hashes(&all));

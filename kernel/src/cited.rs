@@ -46,6 +46,7 @@ impl Item {
             | Self::Reopen { .. }
             | Self::Answer { .. }
             | Self::Verdict { .. }
+            | Self::Resolve { .. }
             | Self::Event { .. }
             | Self::Evidence { .. } => Vec::new(),
         }

@@ -92,6 +92,9 @@ pub const EVENT_KINDS_BYTES_MAX: usize = 1_400;
 pub const WAIT_SECONDS_MAX: u64 = 3_155_760_000;
 /// Age of a batch from which its bodies are put again before the append (CO-2).
 pub const BODY_AGE_MAX_MS: u64 = 3_600_000;
+/// How old a body may be before putting it again has to renew its age: one that many put at once
+/// need not be written each time (CO-1).
+pub const AGE_STEP_MAX_MS: u64 = 60_000;
 /// How long ago content must have been put at least to be removed, unless another time is asked
 /// for (CO-3).
 pub const GRACE_MS: u64 = 86_400_000;

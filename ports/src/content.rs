@@ -60,7 +60,8 @@ pub struct Removed {
 pub trait ContentStore: Send + Sync {
     /// Keeps a body.
     ///
-    /// * **CO-1** Idempotent by hash; putting what exists renews its age. A blob whose bytes
+    /// * **CO-1** Idempotent by hash; putting what exists renews its age, unless that is less than
+    ///   `limits::AGE_STEP_MAX_MS`. A blob whose bytes
     ///   do not have its reference's hash and size is `Refused`.
     /// * **CO-2** Durable when the call returns.
     async fn put(&self, blob: &Blob) -> Result<(), ContentError>;
@@ -83,6 +84,8 @@ pub trait ContentStore: Send + Sync {
     async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError>;
 
     /// Removes those of `bodies` that were last put before `before`, and says what that freed.
+    ///
+    /// `before` is `limits::GRACE_MIN_MS` ago at least, well before any age that was not renewed.
     ///
     /// * **CO-3** The age is looked at again under the lock, or in the transaction, under which
     ///   bodies are put, for each body: one that was put since `aged` listed it stays, whether
