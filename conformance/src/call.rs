@@ -59,6 +59,12 @@ pub enum Call {
     Put,
     /// `get`
     Get,
+    /// `clock` of the content store
+    Clock,
+    /// `aged`
+    Aged,
+    /// `remove`
+    Remove,
 }
 
 impl Call {
@@ -76,7 +82,8 @@ impl Call {
             | Self::Unblock
             | Self::Register
             | Self::Deregister
-            | Self::Put => true,
+            | Self::Put
+            | Self::Remove => true,
             Self::Ledger
             | Self::Now
             | Self::Settle
@@ -92,7 +99,9 @@ impl Call {
             | Self::HeldBy
             | Self::Workers
             | Self::Describe
-            | Self::Get => false,
+            | Self::Get
+            | Self::Clock
+            | Self::Aged => false,
         }
     }
 }

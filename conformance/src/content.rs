@@ -1,8 +1,13 @@
-//! The suite of the content store port (CO-1, CO-2);
+//! The suite of the content store port (CO-1, CO-2, CO-3);
 //! [`content_suite!`](crate::content_suite) makes a test of each function.
 
+use std::time::Duration;
+
 use plica_kernel::body::{Blob, ContentRef};
-use plica_ports::ContentError;
+use plica_kernel::canonical::Hash;
+use plica_kernel::limits::AGE_STEP_MAX_MS;
+use plica_kernel::time::Timestamp;
+use plica_ports::{ContentError, ContentStore, KeptBody, Removed};
 
 use crate::ContentSubject;
 
@@ -19,7 +24,11 @@ macro_rules! with_content_clauses {
                 co_1_only_hash_and_size_count,
                 co_1_a_body_that_is_not_its_references_is_refused,
                 co_1_a_damaged_body_is_corrupt,
-                co_2_racing_puts_all_land;
+                co_2_racing_puts_all_land,
+                co_3_what_is_old_is_listed_in_pages,
+                co_3_what_is_removed_is_gone_and_counted,
+                co_3_a_body_that_is_put_again_stays,
+                co_3_what_is_put_beside_a_removal_is_there;
         }
     };
 }
@@ -114,5 +123,137 @@ pub async fn co_2_racing_puts_all_land(subject: ContentSubject) {
         .collect();
     for putter in putters {
         putter.await.expect("the putter ends well");
+    }
+}
+
+/// Lets what was put so far grow old; a time between its age and that of whatever is put from now
+/// on. `None` when the clock cannot be moved.
+async fn grown_old(subject: &ContentSubject) -> Option<Timestamp> {
+    let advance = subject.time()?;
+    advance(Duration::from_millis(2 * AGE_STEP_MAX_MS));
+    Some(subject.content().clock().await.expect("a clock can be read"))
+}
+
+async fn put_all(content: &dyn ContentStore, bodies: &[Blob]) {
+    for body in bodies {
+        content.put(body).await.expect("a body is kept");
+    }
+}
+
+fn bodies(count: u32) -> Vec<Blob> {
+    (0..count).map(|number| blob(format!("body {number}"))).collect()
+}
+
+fn hashes(bodies: &[Blob]) -> Vec<Hash> {
+    bodies.iter().map(|body| body.reference.sha256).collect()
+}
+
+/// CO-3: what was last put before a time is listed by ascending hash, page by page; what was put
+/// since, for the first time or again, is not.
+pub async fn co_3_what_is_old_is_listed_in_pages(subject: ContentSubject) {
+    let content = subject.content();
+    let old = bodies(7);
+    put_all(content, &old).await;
+    let Some(before) = grown_old(&subject).await else { return };
+    put_all(content, &old[..1]).await;
+    put_all(content, &[blob("young")]).await;
+
+    let mut expected: Vec<KeptBody> =
+        old[1..].iter().map(|body| KeptBody { sha256: body.reference.sha256, size: body.reference.size }).collect();
+    expected.sort_by_key(|body| body.sha256);
+    let mut found = Vec::new();
+    loop {
+        let after = found.last().map(|last: &KeptBody| last.sha256);
+        let page = content.aged(before, after.as_ref(), 4).await.expect("bodies can be listed");
+        let is_full = page.len() == 4;
+        found.extend(page);
+        if !is_full {
+            break;
+        }
+    }
+    assert_eq!(found, expected);
+    let nothing = content.aged(Timestamp::from_micros(1), None, 4).await;
+    assert_eq!(nothing, Ok(Vec::new()), "nothing is as old as that");
+}
+
+/// CO-3: what is old and named goes, and what that freed is told; others stay, what is not
+/// there is passed over, and doing it again frees nothing.
+pub async fn co_3_what_is_removed_is_gone_and_counted(subject: ContentSubject) {
+    let content = subject.content();
+    let (gone, stays) = (bodies(3), blob("stays"));
+    put_all(content, &gone).await;
+    put_all(content, std::slice::from_ref(&stays)).await;
+    let Some(before) = grown_old(&subject).await else { return };
+    let mut named = hashes(&gone);
+    named.push(blob("never put").reference.sha256);
+    let bytes = gone.iter().map(|body| body.reference.size).sum();
+    assert_eq!(content.remove(&named, before).await, Ok(Removed { bodies: 3, bytes }));
+    for body in gone {
+        assert_eq!(content.get(&body.reference).await, Err(ContentError::Missing(body.reference)));
+    }
+    assert_eq!(content.get(&stays.reference).await, Ok(stays.bytes));
+    assert_eq!(content.remove(&named, before).await, Ok(Removed::default()));
+    assert_eq!(content.remove(&[], before).await, Ok(Removed::default()));
+}
+
+/// CO-3, CO-1: a body that was put again since it was listed stays; one that is put after it
+/// was removed is there again.
+pub async fn co_3_a_body_that_is_put_again_stays(subject: ContentSubject) {
+    let content = subject.content();
+    let body = blob("put again");
+    put_all(content, std::slice::from_ref(&body)).await;
+    let Some(before) = grown_old(&subject).await else { return };
+    assert_eq!(content.aged(before, None, 9).await.map(|listed| listed.len()), Ok(1));
+    put_all(content, std::slice::from_ref(&body)).await;
+    assert_eq!(content.remove(&[body.reference.sha256], before).await, Ok(Removed::default()));
+    assert_eq!(content.get(&body.reference).await, Ok(body.bytes.clone()));
+
+    let Some(later) = grown_old(&subject).await else { return };
+    let freed = Removed { bodies: 1, bytes: body.reference.size };
+    assert_eq!(content.remove(&[body.reference.sha256], later).await, Ok(freed));
+    put_all(content, std::slice::from_ref(&body)).await;
+    assert_eq!(content.get(&body.reference).await, Ok(body.bytes));
+}
+
+/// CO-3: removal beside writers loses nothing that they have put since.
+pub async fn co_3_what_is_put_beside_a_removal_is_there(subject: ContentSubject) {
+    let all = bodies(40);
+    put_all(subject.content(), &all).await;
+    let Some(before) = grown_old(&subject).await else { return };
+    let removers: Vec<_> = (0..2)
+        .map(|_| {
+            let (subject, named) = (subject.clone(), hashes(&all));
+            tokio::spawn(async move {
+                let mut removed = 0;
+                for _ in 0..10 {
+                    for lot in named.chunks(7) {
+                        removed += subject.content().remove(lot, before).await.expect("bodies are removed").bodies;
+                    }
+                }
+                removed
+            })
+        })
+        .collect();
+    let putters: Vec<_> = all[..20]
+        .iter()
+        .cloned()
+        .map(|body| {
+            let subject = subject.clone();
+            tokio::spawn(async move {
+                subject.content().put(&body).await.expect("a body is kept");
+                assert_eq!(subject.content().get(&body.reference).await, Ok(body.bytes), "it was put");
+            })
+        })
+        .collect();
+    for putter in putters {
+        putter.await.expect("the putter ends well");
+    }
+    let mut removed = 0;
+    for remover in removers {
+        removed += remover.await.expect("the remover ends well");
+    }
+    assert!((20..=40).contains(&removed), "each is removed once at most, those that nobody put for sure: {removed}");
+    for body in &all[..20] {
+        assert_eq!(subject.content().get(&body.reference).await, Ok(body.bytes.clone()));
     }
 }

@@ -19,7 +19,7 @@ use plica_ports::store::{
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
     Worker, WorkerRow,
 };
-use plica_ports::{ContentError, ContentStore, Store};
+use plica_ports::{ContentError, ContentStore, KeptBody, Removed, Store};
 
 pub use crate::call::Call;
 
@@ -192,6 +192,21 @@ pub trait Layer: Send + Sync {
     /// Stands for [`ContentStore::get`] of the store's own content store.
     async fn get(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
         content_of(self.inner())?.get(reference).await
+    }
+
+    /// Stands for [`ContentStore::clock`] of the store's own content store.
+    async fn clock(&self) -> Result<Timestamp, ContentError> {
+        content_of(self.inner())?.clock().await
+    }
+
+    /// Stands for [`ContentStore::aged`] of the store's own content store.
+    async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError> {
+        content_of(self.inner())?.aged(before, after, limit).await
+    }
+
+    /// Stands for [`ContentStore::remove`] of the store's own content store.
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        content_of(self.inner())?.remove(bodies, before).await
     }
 }
 
@@ -415,6 +430,27 @@ impl<L: Layer> ContentStore for Layered<L> {
         let back = self.0.enter(Call::Get).await.map_err(unavailable)?;
         let answer = self.0.get(reference).await;
         self.0.leave(Call::Get, back).await;
+        answer
+    }
+
+    async fn clock(&self) -> Result<Timestamp, ContentError> {
+        let back = self.0.enter(Call::Clock).await.map_err(unavailable)?;
+        let answer = self.0.clock().await;
+        self.0.leave(Call::Clock, back).await;
+        answer
+    }
+
+    async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError> {
+        let back = self.0.enter(Call::Aged).await.map_err(unavailable)?;
+        let answer = self.0.aged(before, after, limit).await;
+        self.0.leave(Call::Aged, back).await;
+        answer
+    }
+
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        let back = self.0.enter(Call::Remove).await.map_err(unavailable)?;
+        let answer = self.0.remove(bodies, before).await;
+        self.0.leave(Call::Remove, back).await;
         answer
     }
 }

@@ -127,6 +127,7 @@ impl fmt::Debug for Subject {
 #[derive(Clone)]
 pub struct ContentSubject {
     content: Arc<dyn ContentStore>,
+    advance: Option<Advance>,
     damage: Option<Damage>,
     lacking: Vec<Capability>,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
@@ -135,7 +136,14 @@ pub struct ContentSubject {
 impl ContentSubject {
     /// A content store, which must be empty.
     pub fn new(content: Arc<dyn ContentStore>) -> Self {
-        Self { content, damage: None, lacking: Vec::new(), kept: Vec::new() }
+        Self { content, advance: None, damage: None, lacking: Vec::new(), kept: Vec::new() }
+    }
+
+    /// A way to move forward the clock by which the store tells the age of bodies.
+    #[must_use]
+    pub fn with_time(mut self, advance: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        self.advance = Some(Arc::new(advance));
+        self
     }
 
     /// A way to change a stored body without the port's knowledge, its length apart.
@@ -162,6 +170,15 @@ impl ContentSubject {
     /// The content store.
     pub fn content(&self) -> &dyn ContentStore {
         &*self.content
+    }
+
+    /// How to move the clock; `None` only when its lack is declared.
+    pub fn time(&self) -> Option<&(dyn Fn(Duration) + Send + Sync)> {
+        match &self.advance {
+            Some(advance) => Some(&**advance),
+            None if self.lacking.contains(&Capability::Time) => None,
+            None => undeclared(Capability::Time),
+        }
     }
 
     /// How to damage a body; `None` only when its lack is declared.

@@ -52,10 +52,11 @@ mod switched_off {
     }
 
     async fn contents() -> ContentSubject {
-        let store = Arc::new(MemoryStore::new());
+        let clock = Arc::new(ManualClock::new(START));
+        let store = Arc::new(MemoryStore::with(clock.clone(), 1));
         let damaged = store.clone();
         let wrapped = Faulty::new(store, Arc::new(Switched::new(Fault::Unavailable)));
-        ContentSubject::new(Arc::new(wrapped)).with_damage(move |reference| {
+        ContentSubject::new(Arc::new(wrapped)).with_time(move |by| clock.advance(by)).with_damage(move |reference| {
             assert_eq!(damaged.damage(reference), Ok(true), "there is a body to damage");
         })
     }

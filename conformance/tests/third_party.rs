@@ -11,7 +11,7 @@ async fn subject() -> Subject {
 }
 
 async fn content() -> ContentSubject {
-    ContentSubject::new(Arc::new(YourStore::new())).lacking(Capability::Damage)
+    ContentSubject::new(Arc::new(YourStore::new())).lacking(Capability::Time).lacking(Capability::Damage)
 }
 
 plica_conformance::store_suite!(subject);

@@ -147,7 +147,7 @@ impl Client {
         &self.store
     }
 
-    fn content(&self) -> Result<&dyn ContentStore, ContentError> {
+    pub(crate) fn content(&self) -> Result<&dyn ContentStore, ContentError> {
         match &self.content {
             Some(content) => Ok(&**content),
             None => self.store.content().ok_or_else(|| ContentError::Unavailable("the store keeps no content".into())),

@@ -91,6 +91,16 @@ pub enum ClientError {
         /// Why.
         why: String,
     },
+    /// Content that was put so recently may be about to be cited (CO-3). Nothing was removed.
+    #[error("content is removed once it is {} min old at least: writers may be about to cite what is younger", .min.as_secs() / 60)]
+    Grace {
+        /// The shortest grace.
+        min: std::time::Duration,
+    },
+    /// Something that may cite content cannot be read, so it is not known what is cited (CO-3).
+    /// Nothing was removed.
+    #[error("nothing was removed, since what is still cited cannot be told: {0}")]
+    Unreached(#[source] LoadError),
     /// Content cannot be had or kept.
     #[error(transparent)]
     Content(#[from] ContentError),

@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod body;
 pub mod canonical;
+pub mod cited;
 pub mod decide;
 pub mod decode;
 pub mod envelope;

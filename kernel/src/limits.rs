@@ -92,6 +92,17 @@ pub const EVENT_KINDS_BYTES_MAX: usize = 1_400;
 pub const WAIT_SECONDS_MAX: u64 = 3_155_760_000;
 /// Age of a batch from which its bodies are put again before the append (CO-2).
 pub const BODY_AGE_MAX_MS: u64 = 3_600_000;
+/// How old a body may be before putting it again has to renew its age: one that many put at once
+/// need not be written each time (CO-1).
+pub const AGE_STEP_MAX_MS: u64 = 60_000;
+/// How long ago content must have been put at least to be removed, unless another time is asked
+/// for (CO-3).
+pub const GRACE_MS: u64 = 86_400_000;
+/// The shortest such time: well beyond the age at which a writer puts a body again that it has
+/// not cited yet.
+pub const GRACE_MIN_MS: u64 = 2 * BODY_AGE_MAX_MS;
+/// Bytes of content that one transaction removes, a larger body apart: so long do others wait.
+pub const REMOVED_BYTES_MAX: u64 = 16 << 20;
 
 /// The wait before the claim that follows `idle` claims without an append (ST-18): none for
 /// the first two, then 1, 2, 4 … 30 s. `idle` counts the claim just made.

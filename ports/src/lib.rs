@@ -18,7 +18,7 @@ mod text;
 mod tool;
 
 pub use clock::Clock;
-pub use content::{ContentError, ContentStore};
+pub use content::{ContentError, ContentStore, KeptBody, Removed};
 pub use definition::{Definition, DefinitionError, ModelChoice, OnCrash, PermissionMode};
 pub use files::{FileNow, Files, FilesError};
 pub use guard::{Guard, GuardView, Ruling};

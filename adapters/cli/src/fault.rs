@@ -66,6 +66,7 @@ impl From<ClientError> for Fault {
                     | ClientError::NoRoot(_)
                     | ClientError::NotUnknown { .. }
                     | ClientError::Revision { .. }
+                    | ClientError::Grace { .. }
             );
         let hint = hint(&error).unwrap_or_default();
         if unknown || refused { Self::Usage(format!("{error}{hint}")) } else { Self::Config(format!("{error}{hint}")) }
@@ -84,6 +85,9 @@ fn hint(error: &ClientError) -> Option<String> {
     match (store, error) {
         (Some(StoreError::UnknownTask(_)), _) | (_, ClientError::Load(LoadError::UnknownTask(_))) => {
             Some("; `plica list` shows the tasks".into())
+        }
+        (_, ClientError::Unreached(LoadError::Content { task, .. })) => {
+            Some(format!("; `plica verify {task}` says more"))
         }
         (Some(StoreError::Unusable(_)), _) => Some(STORE_HINT.into()),
         (_, ClientError::Deliver(DeliverError::TaskOver { task, .. })) => {

@@ -1,13 +1,15 @@
-//! Bodies by their hash (CO-1, CO-2).
+//! Bodies by their hash (CO-1, CO-2), and their removal (CO-3).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use async_trait::async_trait;
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::canonical::{Hash, content_hash};
 use plica_kernel::limits::CONTENT_BYTES_MAX;
 use plica_kernel::time::Timestamp;
-use plica_ports::{ContentError, ContentStore};
+use plica_ports::store::StoreError;
+use plica_ports::{ContentError, ContentStore, KeptBody, Removed};
 
 use crate::store::MemoryStore;
 
@@ -34,6 +36,25 @@ impl Contents {
     /// When a body was last put.
     pub(crate) fn put_at(&self, reference: &ContentRef) -> Option<Timestamp> {
         self.0.get(&key(reference)).map(|stored| stored.put_at)
+    }
+
+    fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Vec<KeptBody> {
+        let from = after.map_or(Bound::Unbounded, |hash| Bound::Excluded((*hash, u64::MAX)));
+        let old = self.0.range((from, Bound::Unbounded)).filter(|(_, stored)| stored.put_at < before);
+        old.map(|((sha256, size), _)| KeptBody { sha256: *sha256, size: *size }).take(limit).collect()
+    }
+
+    fn remove(&mut self, bodies: &[Hash], before: Timestamp) -> Removed {
+        let mut removed = Removed::default();
+        for hash in bodies {
+            let old = self.0.range((*hash, 0)..=(*hash, u64::MAX)).find(|(_, stored)| stored.put_at < before);
+            if let Some(key) = old.map(|(key, _)| *key) {
+                self.0.remove(&key);
+                removed.bodies += 1;
+                removed.bytes += key.1;
+            }
+        }
+        removed
     }
 
     /// Number of bodies.
@@ -80,14 +101,28 @@ impl ContentStore for MemoryStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
         check_blob(blob, CONTENT_BYTES_MAX)
             .map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
-        self.write(|world, now| world.contents.keep(blob, now))
-            .map_err(|error| ContentError::Unavailable(error.to_string()))
+        self.write(|world, now| world.contents.keep(blob, now)).map_err(unavailable)
     }
 
     async fn get(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
-        self.look(|world, _| world.contents.fetch(reference))
-            .map_err(|error| ContentError::Unavailable(error.to_string()))?
+        self.look(|world, _| world.contents.fetch(reference)).map_err(unavailable)?
     }
+
+    async fn clock(&self) -> Result<Timestamp, ContentError> {
+        self.look(|_, now| now).map_err(unavailable)
+    }
+
+    async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError> {
+        self.look(|world, _| world.contents.aged(before, after, limit)).map_err(unavailable)
+    }
+
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        self.write(|world, _| world.contents.remove(bodies, before)).map_err(unavailable)
+    }
+}
+
+fn unavailable(error: StoreError) -> ContentError {
+    ContentError::Unavailable(error.to_string())
 }
 
 #[cfg(test)]

@@ -17,9 +17,10 @@ async fn subject() -> Subject {
 }
 
 async fn contents() -> ContentSubject {
-    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(ManualClock::new(START));
+    let store = Arc::new(MemoryStore::with(clock.clone(), 1));
     let damaged = store.clone();
-    ContentSubject::new(store).with_damage(move |reference| {
+    ContentSubject::new(store).with_time(move |by| clock.advance(by)).with_damage(move |reference| {
         assert_eq!(damaged.damage(reference), Ok(true), "there is a body to damage");
     })
 }

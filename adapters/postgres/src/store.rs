@@ -15,7 +15,7 @@ use plica_ports::store::{
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
     Worker, WorkerRow,
 };
-use plica_ports::{ContentError, ContentStore, Store};
+use plica_ports::{ContentError, ContentStore, KeptBody, Removed, Store};
 
 use crate::error::store_error;
 use crate::migrations::migrate;
@@ -205,12 +205,11 @@ impl Store for PostgresStore {
 #[async_trait]
 impl ContentStore for PostgresStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
-        let unavailable = |error: StoreError| ContentError::Unavailable(error.to_string());
         let refused = if blob.bytes.len() < LARGE {
             content::check(blob)
         } else {
             let look = blob.clone();
-            checked(blob.bytes.len(), move || content::check(&look)).await.map_err(unavailable)?
+            checked(blob.bytes.len(), move || content::check(&look)).await.map_err(content::unavailable)?
         };
         refused.map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
         content::put(self, blob).await
@@ -220,10 +219,22 @@ impl ContentStore for PostgresStore {
         let Some(bytes) = content::get(self, reference).await? else {
             return Err(ContentError::Missing(reference.clone()));
         };
-        let unavailable = |error: StoreError| ContentError::Unavailable(error.to_string());
         let asked = reference.clone();
         let look = move || if content::is_sound(&asked, &bytes) { Ok(bytes) } else { Err(asked) };
-        let checked = checked(usize::try_from(reference.size).unwrap_or(LARGE), look).await.map_err(unavailable)?;
+        let checked =
+            checked(usize::try_from(reference.size).unwrap_or(LARGE), look).await.map_err(content::unavailable)?;
         checked.map_err(ContentError::Corrupt)
+    }
+
+    async fn clock(&self) -> Result<Timestamp, ContentError> {
+        self.time().await.map_err(content::unavailable)
+    }
+
+    async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError> {
+        content::aged(self, before, after, limit).await
+    }
+
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        content::remove(self, bodies, before).await
     }
 }

@@ -21,6 +21,13 @@ async fn subject() -> Option<Subject> {
 
 async fn content() -> Option<ContentSubject> {
     let fresh = Arc::new(plica_pgserver::shared()?.fresh());
+    let store = open(&fresh);
+    store.ledger().await.expect("the store is made");
+    let (place, hand) = (Arc::clone(&fresh), fresh.hand());
+    hand.execute(fresh.sql(CLOCK));
+    let advance = move |by: Duration| {
+        hand.execute(place.sql(&format!("UPDATE plica.test_clock SET micros = micros + {}", by.as_micros())));
+    };
     let (place, hand) = (Arc::clone(&fresh), fresh.hand());
     let damage = move |reference: &ContentRef| {
         hand.execute(place.sql(&format!(
@@ -29,7 +36,7 @@ async fn content() -> Option<ContentSubject> {
             reference.sha256
         )));
     };
-    Some(ContentSubject::new(open(&fresh)).with_damage(damage).keeping(fresh))
+    Some(ContentSubject::new(store).with_time(advance).with_damage(damage).keeping(fresh))
 }
 
 plica_conformance::store_suite!(subject);

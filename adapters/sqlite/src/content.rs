@@ -1,12 +1,14 @@
 //! Bodies in the same file, so that an append writes those it cites in its own transaction
-//! (CO-2).
+//! (CO-2); and their removal, under the same lock (CO-3).
 
 use plica_kernel::body::{Blob, ContentRef};
-use plica_kernel::canonical::content_hash;
+use plica_kernel::canonical::{Hash, content_hash};
 use plica_kernel::limits::CONTENT_BYTES_MAX;
+use plica_kernel::time::Timestamp;
+use plica_ports::{KeptBody, Removed};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::rows::int;
+use crate::rows::{hash, int, limit, number};
 use crate::writer::Tx;
 
 /// Why a blob is refused, if it is: its size, or bytes that are not those of its reference.
@@ -50,4 +52,35 @@ pub(crate) fn get(conn: &Connection, reference: &ContentRef) -> rusqlite::Result
 /// Whether these are the bytes of the reference.
 pub(crate) fn is_sound(reference: &ContentRef, bytes: &[u8]) -> bool {
     bytes.len() as u64 == reference.size && content_hash(bytes) == reference.sha256
+}
+
+/// Bodies last put before `before`, by ascending hash.
+pub(crate) fn aged(
+    conn: &Connection,
+    before: Timestamp,
+    after: Option<&Hash>,
+    most: usize,
+) -> rusqlite::Result<Vec<KeptBody>> {
+    let sql = "SELECT sha256, size FROM content WHERE sha256 > ?1 AND touched_at < ?2 ORDER BY sha256 LIMIT ?3";
+    // An empty BLOB comes before every other.
+    let after: &[u8] = after.map_or(&[], |hash| hash.as_bytes());
+    conn.prepare_cached(sql)?
+        .query_map((after, before.micros(), limit(most)), |row| {
+            Ok(KeptBody { sha256: hash(row, 0)?, size: number(row, 1)? })
+        })?
+        .collect()
+}
+
+/// Removes those last put before `before`; the write lock keeps others from putting them
+/// meanwhile.
+pub(crate) fn remove(tx: &Tx<'_>, bodies: &[Hash], before: Timestamp) -> rusqlite::Result<Removed> {
+    let sql = "DELETE FROM content WHERE sha256 = ?1 AND touched_at < ?2 RETURNING size";
+    let mut statement = tx.conn.prepare_cached(sql)?;
+    let mut removed = Removed::default();
+    for body in bodies {
+        let size = statement.query_row((body.as_bytes(), before.micros()), |row| number(row, 0)).optional()?;
+        removed.bodies += u64::from(size.is_some());
+        removed.bytes += size.unwrap_or(0);
+    }
+    Ok(removed)
 }

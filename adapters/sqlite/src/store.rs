@@ -15,7 +15,7 @@ use plica_ports::store::{
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
     Worker, WorkerRow,
 };
-use plica_ports::{ContentError, ContentStore, Store};
+use plica_ports::{ContentError, ContentStore, KeptBody, Removed, Store};
 
 use crate::error::{Fail, Lost};
 use crate::writer::Kind;
@@ -224,7 +224,6 @@ impl Store for SqliteStore {
 #[async_trait]
 impl ContentStore for SqliteStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
-        let unavailable = |error: StoreError| ContentError::Unavailable(error.to_string());
         let blob = Arc::new(blob.clone());
         let look = Arc::clone(&blob);
         checked(blob.bytes.len(), move || content::check(&look))
@@ -242,10 +241,30 @@ impl ContentStore for SqliteStore {
             Ok(content::get(conn, &asked)?
                 .map(|bytes| if content::is_sound(&asked, &bytes) { Ok(bytes) } else { Err(()) }))
         };
-        match self.read(look).await.map_err(|error| ContentError::Unavailable(error.to_string()))?.flatten() {
+        match self.read(look).await.map_err(unavailable)?.flatten() {
             None => Err(ContentError::Missing(reference.clone())),
             Some(Err(())) => Err(ContentError::Corrupt(reference.clone())),
             Some(Ok(bytes)) => Ok(bytes),
         }
     }
+
+    async fn clock(&self) -> Result<Timestamp, ContentError> {
+        Ok(self.place.time.now())
+    }
+
+    async fn aged(&self, before: Timestamp, after: Option<&Hash>, limit: usize) -> Result<Vec<KeptBody>, ContentError> {
+        let after = after.copied();
+        let look = move |conn: &crate::Connection| content::aged(conn, before, after.as_ref(), limit);
+        Ok(self.read(look).await.map_err(unavailable)?.unwrap_or_default())
+    }
+
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        let bodies = bodies.to_vec();
+        let work = move |tx: &crate::Tx<'_>| content::remove(tx, &bodies, before).map_err(Fail::Sql);
+        self.write(Kind::Lazy(Ok(Removed::default())), work).await.map_err(Lost::<StoreError>::content)
+    }
+}
+
+fn unavailable(error: StoreError) -> ContentError {
+    ContentError::Unavailable(error.to_string())
 }

@@ -32,7 +32,15 @@ async fn content() -> ContentSubject {
         file.execute("UPDATE content SET bytes = ?2 WHERE sha256 = ?1", (reference.sha256.as_bytes(), flipped))
             .expect("the body is damaged");
     };
-    ContentSubject::new(open(&folder)).with_damage(damage).keeping(folder)
+    let micros = Arc::new(AtomicI64::new(1_796_031_682_123_456));
+    let shown = Arc::clone(&micros);
+    let now = move || Timestamp::from_micros(shown.load(Ordering::Acquire));
+    let store = SqliteStore::open_with_clock(folder.path().join("plica.db"), OpenOptions::default(), now);
+    let advance = move |by: Duration| {
+        micros.fetch_add(i64::try_from(by.as_micros()).expect("tests wait for less than an age"), Ordering::AcqRel);
+    };
+    let store = Arc::new(store.expect("a path is a path"));
+    ContentSubject::new(store).with_time(advance).with_damage(damage).keeping(folder)
 }
 
 plica_conformance::store_suite!(subject);

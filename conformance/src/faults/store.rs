@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_kernel::body::Blob;
+use plica_kernel::canonical::Hash;
 use plica_kernel::id::{DedupKey, Queue, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
@@ -14,7 +15,7 @@ use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimError, ClaimRequest, Claimed, CreateError, Created, DeliverError,
     Delivered, NewTask, Renewed, StoreError, Verdict, Worker,
 };
-use plica_ports::{ContentError, Store};
+use plica_ports::{ContentError, Removed, Store};
 
 use super::{Call, Fault, Faults};
 use crate::layer::{Layer, Layered};
@@ -279,6 +280,17 @@ impl Layer for Striking {
             }
         };
         self.again(Call::Put, request).await.map_err(|Content(error)| error)
+    }
+
+    async fn remove(&self, bodies: &[Hash], before: Timestamp) -> Result<Removed, ContentError> {
+        let request = |store: Arc<dyn Store>| {
+            let bodies = bodies.to_vec();
+            async move {
+                let content = store.content().ok_or_else(no_content)?;
+                content.remove(&bodies, before).await.map_err(Content)
+            }
+        };
+        self.again(Call::Remove, request).await.map_err(|Content(error)| error)
     }
 }
 

@@ -1,8 +1,11 @@
 //! What is one transaction with an append: bodies, children, deliveries, the claim's end
 //! (ST-4, ST-15, CO-2).
 
+use std::time::Duration;
+
 use plica_kernel::body::Blob;
 use plica_kernel::id::Position;
+use plica_kernel::limits::AGE_STEP_MAX_MS;
 use plica_kernel::row::Status;
 use plica_kernel::wake::{Wake, WakeKey};
 use plica_ports::store::{Batch, ClaimAfter, Conflict, Delivery, StoreError};
@@ -159,6 +162,45 @@ pub async fn co_2_bodies_are_written_with_their_events(subject: Subject) {
     for text in ["root", "child", "batch"] {
         let blob = blob(text);
         assert_eq!(content.get(&blob.reference).await, Ok(blob.bytes), "{text}");
+    }
+}
+
+/// CO-3, CO-1: bodies that a new task, a batch or its children bring are young again, so that a
+/// removal that runs beside them takes none, however old they were.
+pub async fn co_3_bodies_that_come_with_events_outlive_a_removal(subject: Subject) {
+    let bench = Bench::new(subject).await;
+    let Some(content) = bench.subject.content() else { return };
+    let blobs: Vec<Blob> =
+        (0..12).map(|number| Blob::new("text/plain", format!("body {number}").into_bytes())).collect();
+    for blob in &blobs {
+        content.put(blob).await.expect("a body is kept");
+    }
+    let Some(advance) = bench.subject.time() else { return };
+    advance(Duration::from_millis(2 * AGE_STEP_MAX_MS));
+    let before = content.clock().await.expect("a clock can be read");
+    let (store, named) = (bench.store().clone(), blobs.iter().map(|blob| blob.reference.sha256).collect::<Vec<_>>());
+    let remover = tokio::spawn(async move {
+        for hash in named.iter().cycle().take(10 * named.len()) {
+            let content = store.content().expect("the store keeps content");
+            content.remove(&[*hash], before).await.expect("bodies are removed");
+        }
+    });
+    let (mut log, mut task) = bench.draft(|_| ()).await;
+    task.blobs = blobs[..2].to_vec();
+    bench.store().create(task).await.expect("a sound task is created");
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    for brought in blobs[2..].chunks(2) {
+        let (_, mut child) = bench.draft_child(&log.id).await;
+        child.blobs = brought[1..].to_vec();
+        let mut batch = log.noting(&claimed, "cites");
+        batch.blobs = brought[..1].to_vec();
+        batch.children = vec![child];
+        bench.append(&claimed, &batch).await;
+        log.accept(&batch);
+    }
+    remover.await.expect("the remover ends well");
+    for blob in blobs {
+        assert_eq!(content.get(&blob.reference).await, Ok(blob.bytes));
     }
 }
 

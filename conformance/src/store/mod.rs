@@ -61,6 +61,7 @@ macro_rules! with_store_clauses {
                 st_4_children_come_with_their_parents_event,
                 st_4_a_refused_batch_leaves_no_trace,
                 co_2_bodies_are_written_with_their_events,
+                co_3_bodies_that_come_with_events_outlive_a_removal,
                 st_7_a_delivery_inside_an_append_never_fails_it,
                 st_15_crossing_appends_all_land;
             inbox:

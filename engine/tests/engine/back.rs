@@ -24,10 +24,10 @@ use tokio::sync::Notify;
 
 use crate::common::{Bench, calls, say};
 
-const USER: &str = "user:ada";
+pub const USER: &str = "user:ada";
 
 /// A folder in memory, as the tool `Put` writes it and rewinds put it back.
-struct Folder {
+pub struct Folder {
     declaration: ToolDeclaration,
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Writes of rewinds so far, and the one at which the worker is lost.
@@ -48,7 +48,7 @@ impl Folder {
         Self { declaration, files: Mutex::default(), writes: Mutex::default(), lost: Notify::new() }
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    pub fn text(&self, path: &str) -> Option<String> {
         let files = self.files.lock().unwrap();
         files.get(path).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
@@ -117,16 +117,16 @@ impl Files for Folder {
     }
 }
 
-fn put(path: &str, text: &str) -> Value {
+pub fn put(path: &str, text: &str) -> Value {
     json!({"tool": "Put", "args": {"path": path, "text": text}})
 }
 
-fn puts(puts: &[Value]) -> Value {
+pub fn puts(puts: &[Value]) -> Value {
     json!({"text": "", "calls": puts})
 }
 
 /// A bench with an interactive agent that can write files.
-fn bench(replies: &[Value]) -> (Bench, Arc<Folder>) {
+pub fn bench(replies: &[Value]) -> (Bench, Arc<Folder>) {
     let folder = Arc::new(Folder::new());
     let clock = Arc::new(ManualClock::new(Timestamp::from_micros(1_796_000_000_000_000)));
     let store = Arc::new(MemoryStore::with(clock.clone(), 7));
@@ -137,21 +137,21 @@ fn bench(replies: &[Value]) -> (Bench, Arc<Folder>) {
     (bench, folder)
 }
 
-async fn turn(bench: &Bench, task: &TaskId, text: &str) {
+pub async fn turn(bench: &Bench, task: &TaskId, text: &str) {
     bench.client.send(task, USER, text).await.unwrap();
     bench.work().await;
 }
 
-async fn head(bench: &Bench, task: &TaskId) -> Seq {
+pub async fn head(bench: &Bench, task: &TaskId) -> Seq {
     bench.client.row(task).await.unwrap().projection.seq
 }
 
-async fn go_back(bench: &Bench, task: &TaskId, to: Seq) {
+pub async fn go_back(bench: &Bench, task: &TaskId, to: Seq) {
     bench.client.rewind(task, USER, to).await.unwrap();
     bench.work().await;
 }
 
-async fn said(bench: &Bench, task: &TaskId) -> String {
+pub async fn said(bench: &Bench, task: &TaskId) -> String {
     format!("{:?}", bench.client.messages(task).await.unwrap())
 }
 

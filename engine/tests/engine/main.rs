@@ -4,6 +4,7 @@
 
 mod back;
 mod clauses;
+mod collect;
 mod common;
 mod content;
 mod crash;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plica_kernel::canonical::Hash;
+use plica_kernel::cited::cited;
 use plica_kernel::event::{Budget, CallResolution, Class, EventType, MessageOrigin, Payload, Role};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::message::{Block, read_blocks};
@@ -192,6 +193,20 @@ proptest! {
             }
         }
         prop_assert_eq!(&text_of(&fold_with(&world.log, |hash| content.get(hash).cloned())), &whole);
+    }
+
+    /// Sealed segments apart, which are not in a whole state, so that content which events cite is
+    /// all that has to be kept for one.
+    #[test]
+    fn co_3_a_state_cites_nothing_that_no_event_cites(world in walk()) {
+        let events = world.log.envelopes();
+        let known: Vec<Hash> = events
+            .iter()
+            .flat_map(|event| event.payload.references().into_iter().map(|reference| reference.sha256))
+            .collect();
+        for reference in cited(&fold(&world.log).to_bytes().unwrap()).unwrap() {
+            prop_assert!(known.contains(&reference.sha256), "{reference}");
+        }
     }
 
     #[test]

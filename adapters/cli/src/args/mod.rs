@@ -185,6 +185,16 @@ Examples:
   plica verify @last
   plica verify --all --json")]
     Verify(Verify),
+    /// Free the room of content that nothing cites any more
+    #[command(after_help = "\
+Events are never removed, so whatever any task, snapshot, fork or inbox needs stays; what goes is
+what was put and never cited, or cited by nothing that is on record. Workers may run meanwhile.
+A SQLite file does not shrink: it uses the room again.
+
+Examples:
+  plica gc --dry-run
+  plica gc --grace 7d")]
+    Gc(Gc),
     /// Check agent files, describe them to an editor, or move a task to another agent
     #[command(after_help = "\
 Examples:
@@ -544,6 +554,20 @@ pub struct Verify {
     #[arg(long)]
     pub all: bool,
     /// Print the verdict as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `gc`.
+#[derive(Debug, Args)]
+pub struct Gc {
+    /// Leave what was put so recently; 2h at least, unless nothing is removed
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::duration)]
+    pub grace: Duration,
+    /// Remove nothing, and say what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the numbers as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -40,6 +40,7 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "fork",
             "cancel",
             "verify",
+            "gc",
             "agent",
             "doctor",
             "demo",
@@ -80,6 +81,7 @@ fn cl_2_what_is_no_usage_is_exit_2() {
         (&["events", "t", "--type", "TaskCreate"], ErrorKind::InvalidValue),
         (&["show", "t", "--at", "x"], ErrorKind::ValueValidation),
         (&["verify"], ErrorKind::MissingRequiredArgument),
+        (&["gc", "--grace", "5"], ErrorKind::ValueValidation),
         (&["verify", "t", "--all"], ErrorKind::ArgumentConflict),
     ] {
         let error = parse(line).unwrap_err();

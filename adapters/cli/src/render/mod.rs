@@ -129,6 +129,16 @@ pub fn counted(count: u64, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
+/// A number of bytes in its largest unit.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let Some((power, unit)) = (1..).zip(UNITS).take_while(|(power, _)| bytes >> (10 * power) > 0).last() else {
+        return counted(bytes, "byte");
+    };
+    let tenths = u128::from(bytes) * 10 / (1 << (10 * power));
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
 /// A span of time in its largest unit, rounded down.
 fn span(millis: u64) -> String {
     let seconds = millis / 1000;

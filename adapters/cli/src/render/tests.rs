@@ -352,3 +352,19 @@ fn cl_8_a_long_text_is_cut_to_one_line() {
     }
     assert_eq!(text::cut(&" ".repeat(1_000_000), 5), "…");
 }
+
+#[test]
+fn cl_1_sizes_are_told_in_their_largest_unit() {
+    for (bytes, told) in [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        ((1 << 20) - 1, "1023.9 KiB"),
+        (5 << 30, "5.0 GiB"),
+        (u64::MAX, "16777215.9 TiB"),
+    ] {
+        assert_eq!(size(bytes), told);
+    }
+}

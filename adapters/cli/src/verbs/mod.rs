@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod drive;
 mod events;
+mod gc;
 mod list;
 mod man;
 mod messages;
@@ -22,6 +23,7 @@ mod worker;
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use plica_engine::Client;
 use plica_kernel::event::ApprovalVerdict;
@@ -32,6 +34,9 @@ use crate::args::{Agent, AgentVerb, Arguments, ReadText, Text, Verb};
 use crate::compose;
 use crate::fault::Fault;
 use crate::talk;
+
+/// How often it is shown how far a long look at everything is.
+const SHOWN: Duration = Duration::from_millis(200);
 
 /// Carries out what the command line asks for; the exit status.
 pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
@@ -59,6 +64,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<u8, Fault> {
         Verb::Answer(answer) => people::answer(&client()?, answer).await,
         Verb::Approve(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Approve).await,
         Verb::Deny(ruling) => people::rule(&client()?, ruling, ApprovalVerdict::Deny).await,
+        Verb::Gc(gc) => gc::gc(&client()?, gc).await,
         Verb::Verify(verify) => verify::verify(&client()?, verify).await,
         Verb::Doctor(doctor) => doctor::doctor(&client()?, doctor).await,
         Verb::Agent(Agent { wanted: AgentVerb::Set(set) }) => agent_set::set(&client()?, set).await,

@@ -1,12 +1,12 @@
 //! `plica verify`: what holds, what does not, and what could not be checked (PR-1, PR-4).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plica_engine::{Client, Verdict};
 use plica_ports::store::{Page, TaskFilter};
 use serde_json::{Value, json};
 
-use super::{json_line, named, print};
+use super::{SHOWN, json_line, named, print};
 use crate::args::Verify;
 use crate::commands;
 use crate::fault::Fault;
@@ -15,8 +15,6 @@ use crate::talk::{self, Style};
 
 /// Rows read at once.
 const PAGE: usize = 500;
-/// How often it is shown how far it is.
-const SHOWN: Duration = Duration::from_millis(200);
 
 pub async fn verify(client: &Client, arguments: Verify) -> Result<u8, Fault> {
     let mut verdict = Verdict::new();

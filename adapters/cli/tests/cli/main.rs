@@ -7,6 +7,7 @@ mod budget;
 mod damage;
 mod demo;
 mod examples;
+mod gc;
 mod kill;
 mod live;
 mod model;

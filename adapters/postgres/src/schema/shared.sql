@@ -116,6 +116,29 @@ BEGIN
     PERFORM plica.put(ARRAY[p_sha256], ARRAY[p_size], ARRAY[p_bytes], plica.now_us());
 END $$;
 
+-- Removes those of these bodies that were last put before a time; says how many, and their bytes.
+-- In the order of their hashes, as they are put. One that is being put meanwhile is waited for,
+-- and its age looked at again.
+CREATE FUNCTION plica.remove(p_version integer, p_sha256 bytea[], p_before bigint)
+RETURNS TABLE (bodies bigint, bytes bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    body bytea;
+    gone bigint;
+BEGIN
+    PERFORM plica.check_version(p_version);
+    bodies := 0;
+    bytes := 0;
+    FOR body IN SELECT DISTINCT hash FROM unnest(p_sha256) AS blob (hash) ORDER BY hash LOOP
+        DELETE FROM plica.content AS kept WHERE kept.sha256 = body AND kept.touched_at < p_before
+            RETURNING kept.size INTO gone;
+        IF FOUND THEN
+            bodies := bodies + 1;
+            bytes := bytes + gone;
+        END IF;
+    END LOOP;
+    RETURN NEXT;
+END $$;
+
 -- The untaken items of a task, in order, as a JSON list.
 CREATE FUNCTION plica.items(p_task bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce(json_agg(json_build_object('position', position, 'at', at, 'actor', actor, 'dedup', dedup,
