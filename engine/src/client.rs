@@ -32,6 +32,8 @@ const GOAL_SHOWN: usize = 200;
 /// Events before the last among which the end of a task is looked for: late evidence may
 /// follow it.
 const ENDINGS_LOOKED_AT: u64 = 63;
+/// Ends of turns that a refusal names.
+const ENDS_NAMED: usize = 5;
 /// Events read at once to find the last place where no turn was under way.
 const BOUNDARIES_LOOKED_AT: u64 = 256;
 /// Rows read at once to find the newest root.
@@ -539,6 +541,10 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoBoundary`] when no turn has ended there, and as [`Self::deliver`].
     pub async fn rewind(&self, task: &TaskId, actor: &str, to_seq: Seq) -> Result<Delivered, ClientError> {
+        let row = self.row(task).await?;
+        if row.facts.parent.is_some() && row.projection.status.is_over() {
+            return Err(ClientError::Reported(task.clone()));
+        }
         self.landing(task, to_seq).await?;
         self.deliver(task, actor, &Item::Rewind { to_seq }, None).await
     }
@@ -549,13 +555,20 @@ impl Client {
     /// [`ClientError::NoBoundary`] when no turn has ended there, or the log cannot be read.
     pub async fn plan_rewind(&self, task: &TaskId, to_seq: Seq, files: &dyn Files) -> Result<RestorePlan, ClientError> {
         let landing = self.landing(task, to_seq).await?;
-        Ok(rewind::prepare(&*self.store, self.content()?, Some(files), landing).await?.plan)
+        let now = self.state(task, None, false).await?;
+        Ok(rewind::prepare(&*self.store, self.content()?, Some(files), &now, landing).await?.plan)
     }
 
     async fn landing(&self, task: &TaskId, to_seq: Seq) -> Result<Task, ClientError> {
         let head = self.row(task).await?.projection.seq;
         let landing = rewind::landing(&*self.store, self.content()?, task, head, to_seq).await?;
-        landing.map_err(|why| ClientError::NoBoundary { task: task.clone(), seq: to_seq, why })
+        match landing {
+            Ok(landing) => Ok(landing),
+            Err(why) => {
+                let ends = self.last_ends(task, head).await?;
+                Err(ClientError::NoBoundary { task: task.clone(), seq: to_seq, why, ends })
+            }
+        }
     }
 
     /// Branches off a new task that inherits the conversation, counters and workspace of `task` as
@@ -588,6 +601,24 @@ impl Client {
         Ok(self.store.create(fork).await?.id)
     }
 
+    /// The last few events at which a turn ended, the newest last.
+    async fn last_ends(&self, task: &TaskId, head: Seq) -> Result<Vec<Seq>, ClientError> {
+        let mut ends = Vec::new();
+        let mut before = Seq(head.0 + 1);
+        while ends.len() < ENDS_NAMED && before > Seq(1) {
+            let from = Seq(before.0.saturating_sub(BOUNDARIES_LOOKED_AT).max(1));
+            let page = self.store.read(task, from, usize::try_from(before.0 - from.0).unwrap_or(usize::MAX)).await?;
+            for stored in page.iter().rev() {
+                if ends.len() < ENDS_NAMED && ends_a_turn(&read_event(task, stored)?.payload) {
+                    ends.push(stored.seq);
+                }
+            }
+            before = from;
+        }
+        ends.reverse();
+        Ok(ends)
+    }
+
     /// The state at the last event after which no turn was under way.
     async fn last_boundary(&self, task: &TaskId, head: Seq) -> Result<Task, ClientError> {
         let now = self.state(task, None, false).await?;
@@ -599,20 +630,13 @@ impl Client {
             let from = Seq(before.0.saturating_sub(BOUNDARIES_LOOKED_AT).max(1));
             let page = self.store.read(task, from, usize::try_from(before.0 - from.0).unwrap_or(usize::MAX)).await?;
             for stored in page.iter().rev() {
-                let ended = match read_event(task, stored)?.payload {
-                    Payload::TaskSuspended(suspended) => {
-                        !matches!(suspended.reason, SuspendReason::Calls | SuspendReason::Budget)
-                    }
-                    Payload::TaskForked(_) => true,
-                    payload => payload.kind().is_terminal(),
-                };
-                if ended {
+                if ends_a_turn(&read_event(task, stored)?.payload) {
                     return self.state(task, Some(stored.seq), false).await;
                 }
             }
             if from == Seq(1) {
                 let why = "no turn has ended yet".into();
-                return Err(ClientError::NoBoundary { task: task.clone(), seq: head, why });
+                return Err(ClientError::NoBoundary { task: task.clone(), seq: head, why, ends: Vec::new() });
             }
             before = from;
         }
@@ -655,6 +679,15 @@ impl Client {
     pub async fn has_worker(&self, queue: &Queue) -> Result<bool, ClientError> {
         let workers = self.store.workers().await?;
         Ok(workers.iter().any(|worker| worker.queues.is_empty() || worker.queues.contains(queue)))
+    }
+}
+
+/// Whether no turn is under way after this event.
+fn ends_a_turn(payload: &Payload) -> bool {
+    match payload {
+        Payload::TaskSuspended(suspended) => !matches!(suspended.reason, SuspendReason::Calls | SuspendReason::Budget),
+        Payload::TaskForked(_) | Payload::TaskRewound(_) => true,
+        payload => payload.kind().is_terminal(),
     }
 }
 

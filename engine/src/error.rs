@@ -42,6 +42,14 @@ pub enum LoadError {
     Store(#[from] StoreError),
 }
 
+/// Where a task can go, and the command that shows what going there would do.
+fn way_back(task: &TaskId, ends: &[Seq]) -> String {
+    let Some(last) = ends.last() else { return format!("; `plica show {task}` says what it is doing") };
+    let listed: Vec<String> = ends.iter().map(ToString::to_string).collect();
+    let listed = listed.join(", ");
+    format!("; turns ended at {listed}: `plica rewind {task} --to {last} --dry-run` shows what going there would do")
+}
+
 /// Why something that was asked of a task was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -61,9 +69,7 @@ pub enum ClientError {
     #[error("task {0} is closed; `plica reopen {0}` opens it")]
     Closed(TaskId),
     /// No turn has ended there: nothing lands or branches off there. Nothing was written.
-    #[error(
-        "task {task}: event {seq} is no place to go to: {why}; `plica events {task} --type TaskSuspended` lists where turns ended"
-    )]
+    #[error("task {task}: event {seq} is no place to go to: {why}{}", way_back(task, ends))]
     NoBoundary {
         /// The task.
         task: TaskId,
@@ -71,7 +77,12 @@ pub enum ClientError {
         seq: Seq,
         /// What is under way there.
         why: String,
+        /// Events at which turns ended, the newest last.
+        ends: Vec<Seq>,
     },
+    /// A subtask that is over has told its parent how it ended. Nothing was written.
+    #[error("task {0} is a subtask that has told its parent how it ended; rewind the parent")]
+    Reported(TaskId),
     /// No such call is of unknown outcome. Nothing was written.
     #[error("task {task}: call {call} is not of unknown outcome; `plica show {task}` lists those that are")]
     NotUnknown {

@@ -7,7 +7,7 @@ use std::path::Path;
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_BYTES};
 use plica_kernel::canonical::from_slice;
 use plica_kernel::decide::Prepared;
-use plica_kernel::event::{FileChange, FileWas, LeftFile, Payload, PlannedFile, RestorePlan};
+use plica_kernel::event::{CallStatus, FileChange, FileWas, LeftFile, Payload, PlannedFile, RestorePlan};
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 use plica_kernel::state::Task;
@@ -42,11 +42,13 @@ pub(crate) async fn landing(
 }
 
 /// Everything that a rewind of `task`, folded to its head, to `landing` needs before it can be
-/// recorded. Without `files` no file can be put back, which is said of each.
+/// recorded. Changes that are on record without what the file held before, and subtasks that are
+/// still at work, are named and left. Without `files` no file can be put back, which is said of each.
 pub(crate) async fn prepare(
     store: &dyn Store,
     content: &dyn ContentStore,
     files: Option<&dyn Files>,
+    task: &Task,
     landing: Task,
 ) -> Result<Prepared, LoadError> {
     let mut changes = Changes { store, content, since: landing.head().at, found: Vec::new() };
@@ -61,6 +63,14 @@ pub(crate) async fn prepare(
         plan.files.push(planned(files, place, change, &mut blobs).await);
     }
     plan.files.extend(changes.found.iter().filter_map(|found| found.untold.clone()));
+    // They are told to stop with the rewind, and may change files until they hear of it.
+    plan.files.extend(task.governance().children().map(|(_, child)| PlannedFile {
+        after: FileWas::Unknown,
+        before: FileWas::Unknown,
+        left: Some("it was at work; once it is over, rewind again".into()),
+        path: format!("what subtask {} changes until it stops", child.child),
+        workspace: String::new(),
+    }));
     Ok(Prepared { blobs, landing: Box::new(landing), plan })
 }
 
@@ -163,12 +173,19 @@ impl Changes<'_> {
                 match event.payload {
                     Payload::SubtaskSpawned(spawned) => children.push(spawned.child),
                     Payload::ToolCallFinished(finished) if event.at >= self.since => {
+                        let untold = finished.status == CallStatus::Unknown && finished.files.is_empty();
                         for change in finished.files {
                             self.add(task, event.at, &workspace, change).await?;
                         }
+                        if untold {
+                            let tool = event.actor.strip_prefix("tool:").unwrap_or(&event.actor);
+                            let what = format!("what call {} ({tool}) changed", finished.call);
+                            self.untold(event.at, &workspace, what, "nobody knows how far it got");
+                        }
                         if finished.files_over > 0 {
                             let (call, over) = (finished.call, finished.files_over);
-                            self.untold(event.at, &workspace, format!("{over} more files that call {call} changed"));
+                            let what = format!("{over} more files that call {call} changed");
+                            self.untold(event.at, &workspace, what, "more files than an event can name");
                         }
                     }
                     Payload::FilesRestoring(plan) => restoring = Some((event.seq, plan.plan)),
@@ -229,11 +246,11 @@ impl Changes<'_> {
         Ok(from_slice(text.as_bytes()).unwrap_or_default())
     }
 
-    fn untold(&mut self, at: Timestamp, workspace: &str, what: String) {
+    fn untold(&mut self, at: Timestamp, workspace: &str, what: String, why: &str) {
         let file = PlannedFile {
             after: FileWas::Unknown,
             before: FileWas::Unknown,
-            left: Some("more files than an event can name".into()),
+            left: Some(why.into()),
             path: what.clone(),
             workspace: workspace.into(),
         };

@@ -64,6 +64,7 @@ impl From<ClientError> for Fault {
                 ClientError::Closed(_)
                     | ClientError::NoBoundary { .. }
                     | ClientError::NoRoot(_)
+                    | ClientError::Reported(_)
                     | ClientError::NotUnknown { .. }
                     | ClientError::Revision { .. }
                     | ClientError::Grace { .. }

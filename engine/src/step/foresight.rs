@@ -98,7 +98,9 @@ impl Step<'_> {
         let head = self.task.head().seq;
         let landing = rewind::landing(&*host.store, content, self.task.id(), head, *to_seq).await?;
         let prepared = match landing {
-            Ok(landing) => Ok(rewind::prepare(&*host.store, content, host.files.as_deref(), landing).await?),
+            Ok(landing) => {
+                Ok(rewind::prepare(&*host.store, content, host.files.as_deref(), &self.task, landing).await?)
+            }
             Err(why) => Err(why),
         };
         self.rewinds.insert(position, prepared);
@@ -109,7 +111,9 @@ impl Step<'_> {
     /// What cannot be redriven parks (RC-3).
     pub(super) async fn read_crash(&mut self) -> Result<(), LoadError> {
         let chosen = self.setup.definition.as_ref().map_or(OnCrash::Resolve, |definition| definition.on_crash);
+        let goes_back = self.items.iter().any(|item| matches!(item.item, Item::Rewind { .. }));
         let after = match chosen {
+            _ if goes_back => AfterCrash::Close,
             OnCrash::Resolve => AfterCrash::Resolve,
             OnCrash::Park => AfterCrash::Park,
             OnCrash::Redrive => match self.task.governance().plan {

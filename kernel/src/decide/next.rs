@@ -127,10 +127,7 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
         return Next::Act(Act::Restore(restoring.seq));
     }
     match first_order(task, inputs) {
-        Some((position, Item::Rewind { .. })) if inputs.rewinds.contains_key(&position) => {
-            return Next::Record(Move::Rewind(position));
-        }
-        Some((position, Item::Rewind { .. })) => return Next::Act(Act::Prepare(position)),
+        Some((position, Item::Rewind { .. })) => return rewind(task, position, inputs),
         Some((position, _)) => return Next::Record(Move::Cancel(position)),
         None => {}
     }
@@ -163,6 +160,31 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
         Phase::Woken | Phase::Rest => opened(task, inputs),
         Phase::Compose => to_compose(task, inputs),
     }
+}
+
+/// What a former holder left open is looked at before a rewind closes it, so that the files that
+/// it changed are known; then the rewind is prepared, and recorded.
+fn rewind(task: &Task, position: Position, inputs: &Inputs) -> Next {
+    let orphans = open_calls(task, inputs, false);
+    if !orphans.is_empty() {
+        Next::Act(Act::Settle(orphans))
+    } else if inputs.rewinds.contains_key(&position) {
+        Next::Record(Move::Rewind(position))
+    } else {
+        Next::Act(Act::Prepare(position))
+    }
+}
+
+/// Calls that were begun and have no outcome, with the seq of their start: those of this holder,
+/// or those of former ones.
+fn open_calls(task: &Task, inputs: &Inputs, mine: bool) -> Vec<(CallId, Seq)> {
+    let actions = task.governance().actions.iter().filter(|action| (action.identity.run == inputs.run) == mine);
+    actions
+        .filter_map(|action| match action.what {
+            ActionKind::Call(call) => Some((call, action.seq)),
+            ActionKind::Model | ActionKind::Child(_) => None,
+        })
+        .collect()
 }
 
 /// The first rewind or cancel: in the order in which people asked for them. One that is over
@@ -246,6 +268,10 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
     if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Message { .. })) {
         return carried(item, None);
     }
+    if has_budget_again(task) {
+        let kind = "budget".into();
+        return Next::Record(Move::Wake(Woken { data: None, due: None, key: None, kind, position: None }));
+    }
     match wake.at {
         Some(due) if due <= inputs.now => {
             let woken = Woken { data: None, due: Some(due), key: None, kind: "timer".into(), position: None };
@@ -253,6 +279,13 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
         }
         _ => Next::Act(Act::Rest),
     }
+}
+
+/// Whether a task waits for more budget that has some again, as when it moved to another
+/// definition: nobody is to be asked any more.
+fn has_budget_again(task: &Task) -> bool {
+    let asked = task.governance().budget_approval().is_some_and(|(_, approval)| approval.resolved.is_none());
+    asked && exhausted(task.governance()).is_none()
 }
 
 fn request_in_progress(open: &OpenAction, inputs: &Inputs) -> Next {
@@ -300,23 +333,14 @@ fn request_to_start(task: &Task, request: &RequestPhase, inputs: &Inputs) -> Nex
 /// answers pending ones is taken, then all that this holder started are run; what is left
 /// waits for people, children, events or the time.
 fn calls(task: &Task, inputs: &Inputs) -> Next {
-    let open = |mine: bool| -> Vec<(CallId, Seq)> {
-        let actions = task.governance().actions.iter().filter(|action| (action.identity.run == inputs.run) == mine);
-        actions
-            .filter_map(|action| match action.what {
-                ActionKind::Call(call) => Some((call, action.seq)),
-                ActionKind::Model | ActionKind::Child(_) => None,
-            })
-            .collect()
-    };
-    let orphans = open(false);
+    let orphans = open_calls(task, inputs, false);
     if !orphans.is_empty() {
         return Next::Act(Act::Settle(orphans));
     }
     if let Some(call) = expired(task, inputs) {
         return Next::Record(Move::Expire(call));
     }
-    let mine = open(true);
+    let mine = open_calls(task, inputs, true);
     match answer_among(task, inputs) {
         // A ruling may begin a call, which one that is to stop leaves to the next holder.
         Some(_) if inputs.stopping && mine.is_empty() => return Next::Act(Act::HandBack),
@@ -433,11 +457,10 @@ fn without_budget(task: &Task) -> Option<Next> {
     let asked = task.governance().budget_approval().map(|(_, approval)| approval.resolved);
     let cap = exhausted(task.governance());
     match (asked, cap) {
-        (Some(Some(_)), cap) => {
-            let cap = cap.unwrap_or("the budget was spent");
+        (_, None) => None,
+        (Some(Some(_)), Some(cap)) => {
             Some(fail(FailureReason::Budget, &alloc::format!("{cap}, and no more was granted")))
         }
-        (_, None) => None,
         (None, Some(_)) => Some(Next::Record(Move::AskForBudget)),
         (Some(None), Some(_)) => Some(Next::Record(Move::SuspendForBudget)),
     }

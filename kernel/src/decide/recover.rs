@@ -3,10 +3,10 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 use super::draft::{Draft, RecordError};
 use super::record::{CallOutcome, ended, finish_call, park, start_call};
 use crate::envelope::Origin;
-use crate::event::{ApprovalVerdict, CallStatus, SealVerdict, StepAttemptAbandoned};
+use crate::event::{ApprovalVerdict, CallStatus, Message, MessageOrigin, SealVerdict, StepAttemptAbandoned};
 use crate::id::{CallId, Seq};
 use crate::limits::{SEALS_MAX, TOOL_STARTS_MAX};
-use crate::state::{ActionKind, OpenAction, RoundCall, Task};
+use crate::state::{ActionKind, Entry, OpenAction, RoundCall, Task, UnknownCall};
 
 /// What can be said of a call that a former holder began and did not finish (RC-2).
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub enum AfterCrash {
     Redrive(Box<Task>),
     /// Nothing is run again: a person's message carries on.
     Park,
+    /// Nothing is run again, and the attempt is left behind: a rewind was asked for.
+    Close,
 }
 
 /// What the model is told of a call whose effect is unknown.
@@ -61,14 +63,15 @@ struct Begun<'a> {
 /// # Errors
 /// When no such call is open.
 pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &AfterCrash) -> Result<(), RecordError> {
-    if draft.task().runtime().rerun.is_some() {
+    if draft.task().runtime().rerun.is_some() && !matches!(after, AfterCrash::Close) {
         // It is of no attempt: a person has settled the one that it belonged to.
         return settle_rerun(draft, orphans);
     }
     let begun = orphans.iter().map(|(action, found)| begun(draft, *action, found)).collect::<Result<Vec<_>, _>>()?;
     let asks = begun.iter().any(|orphan| orphan.approved && matches!(orphan.found, Orphan::Lost));
     match after {
-        AfterCrash::Redrive(landing) if may_redrive(draft) => redrive(draft, &begun, landing),
+        AfterCrash::Redrive(landing) if may_redrive(draft, landing) => redrive(draft, &begun, landing),
+        AfterCrash::Close => begun.iter().try_for_each(|orphan| close(draft, orphan)),
         AfterCrash::Resolve if !asks => begun.iter().try_for_each(|orphan| resolve(draft, orphan)),
         AfterCrash::Resolve | AfterCrash::Redrive(_) | AfterCrash::Park => seal_and_park(draft, &begun),
     }
@@ -77,23 +80,31 @@ pub fn settle_orphans(draft: &mut Draft, orphans: &[(Seq, Orphan)], after: &Afte
 /// A call that a person said did not happen was cut off in its turn.
 fn settle_rerun(draft: &mut Draft, orphans: &[(Seq, Orphan)]) -> Result<(), RecordError> {
     let Some(rerun) = draft.task().runtime().rerun.clone() else { return Ok(()) };
-    let round = RoundCall {
-        args: Some(rerun.args),
-        child: None,
-        result: None,
-        starts: rerun.starts,
-        tool: rerun.tool,
-        wait: None,
-    };
+    let call = rerun.call;
+    let round = begun_again(rerun);
     orphans.iter().try_for_each(|(action, found)| {
-        let orphan = Begun { action: *action, call: rerun.call, round: round.clone(), approved: false, found };
+        let orphan = Begun { action: *action, call, round: round.clone(), approved: false, found };
         resolve(draft, &orphan)
     })
 }
 
+fn begun_again(rerun: UnknownCall) -> RoundCall {
+    let UnknownCall { args, starts, tool, .. } = rerun;
+    RoundCall { args: Some(args), child: None, result: None, starts, tool, wait: None }
+}
+
 /// A third seal in a row parks, and so does an attempt that spawned a child or took something in
-/// that would not come again.
-fn may_redrive(draft: &Draft) -> bool {
+/// that would not come again: an event, a child's answer, late evidence. What people said stays.
+fn may_redrive(draft: &Draft, landing: &Task) -> bool {
+    let told = |message: &Message| message.origin == Some(MessageOrigin::System);
+    let since = draft.task().runtime().messages.after(landing.runtime().messages.len());
+    let took_in = since.filter_map(|entry| match entry {
+        Entry::Message(message) => Some(message),
+        Entry::Results(_) => None,
+    });
+    if took_in.chain(&draft.task().runtime().held).any(told) {
+        return false;
+    }
     let runtime = draft.task().runtime();
     let alone = |call: &RoundCall| call.child.is_none() && call.wait.is_none();
     runtime.seals + 1 < SEALS_MAX && runtime.round.iter().flat_map(|round| &round.calls).all(alone)
@@ -104,9 +115,10 @@ fn begun<'a>(draft: &Draft, action: Seq, found: &'a Orphan) -> Result<Begun<'a>,
     let Some(OpenAction { what: ActionKind::Call(call), .. }) = governance.action(action) else {
         return Err(draft.misplaced("no such call is open"));
     };
-    let round = draft.task().runtime().round.as_ref();
-    let begun = round.and_then(|round| round.calls.get(call.index as usize)).cloned();
-    let begun = begun.ok_or_else(|| draft.misplaced("the call is of no round"))?;
+    let runtime = draft.task().runtime();
+    let rerun = runtime.rerun.clone().filter(|rerun| rerun.call == *call).map(begun_again);
+    let listed = runtime.round.as_ref().and_then(|round| round.calls.get(call.index as usize)).cloned();
+    let begun = rerun.or(listed).ok_or_else(|| draft.misplaced("the call is of no round"))?;
     let ruling = governance.approvals.get(call).and_then(|approval| approval.resolved);
     let approved = ruling.is_some_and(|ruling| ruling.verdict == ApprovalVerdict::Approve);
     Ok(Begun { action, call: *call, round: begun, approved, found })
@@ -140,7 +152,13 @@ fn redrive(draft: &mut Draft, orphans: &[Begun<'_>], landing: &Task) -> Result<(
     let from_seq = attempt(draft)?;
     for orphan in orphans {
         let told = "interrupted: the worker was lost; the step runs again";
-        finish_call(draft, orphan.action, ended(CallStatus::Interrupted, told), false)?;
+        let ended = ended(CallStatus::Interrupted, told);
+        // The files that it changed are its own all the same: a rewind is to know of them.
+        let outcome = match orphan.found {
+            Orphan::Found(found) => CallOutcome { blobs: found.blobs.clone(), files: found.files.clone(), ..ended },
+            Orphan::RetrySafe | Orphan::Lost => ended,
+        };
+        finish_call(draft, orphan.action, outcome, false)?;
     }
     let sealed = StepAttemptAbandoned { from_seq, verdict: SealVerdict::Redrive };
     draft.push_landing("engine", Origin::Engine, sealed, landing)?;
@@ -150,16 +168,17 @@ fn redrive(draft: &mut Draft, orphans: &[Begun<'_>], landing: &Task) -> Result<(
 fn seal_and_park(draft: &mut Draft, orphans: &[Begun<'_>]) -> Result<(), RecordError> {
     let from_seq = attempt(draft)?;
     let told = what_became_of(draft, orphans);
-    for orphan in orphans {
-        match orphan.found {
-            Orphan::Found(outcome) => recovered(draft, orphan.action, outcome)?,
-            Orphan::RetrySafe => {
-                finish_call(draft, orphan.action, ended(CallStatus::Interrupted, NOT_AGAIN), false)?;
-            }
-            Orphan::Lost => finish_call(draft, orphan.action, ended(CallStatus::Unknown, UNKNOWN), false)?,
-        }
-    }
+    orphans.iter().try_for_each(|orphan| close(draft, orphan))?;
     park(draft, from_seq, &told)
+}
+
+/// Gives a call its outcome and runs nothing again.
+fn close(draft: &mut Draft, orphan: &Begun<'_>) -> Result<(), RecordError> {
+    match orphan.found {
+        Orphan::Found(outcome) => recovered(draft, orphan.action, outcome),
+        Orphan::RetrySafe => finish_call(draft, orphan.action, ended(CallStatus::Interrupted, NOT_AGAIN), false),
+        Orphan::Lost => finish_call(draft, orphan.action, ended(CallStatus::Unknown, UNKNOWN), false),
+    }
 }
 
 /// Names the calls of the attempt and says whether each finished.

@@ -1,6 +1,10 @@
 //! What the whole stream adds up to: spending, open actions, what people were asked.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +66,9 @@ pub struct GovernanceState {
     pub resolved: Option<(CallId, Seq)>,
     /// Wakes so far in this generation.
     pub resume: u32,
+    /// Calls of unknown outcome that people have settled: no rewind brings the question back.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub settled: BTreeSet<CallId>,
     /// The last snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Seq>,

@@ -193,7 +193,7 @@ impl Item {
     /// Whether the item stops the turn or the task: nobody waits for a not-before to be over
     /// before it is carried out (EN-6).
     pub fn stops(&self) -> bool {
-        matches!(self, Self::Cancel { .. } | Self::Interrupt { .. })
+        matches!(self, Self::Cancel { .. } | Self::Interrupt { .. } | Self::Rewind { .. })
     }
 
     /// Whether a task that is over still takes the item (ST-7).

@@ -69,7 +69,7 @@ pub fn summary(payload: &Payload) -> String {
             let left = restored.left.as_ref().map(|left| format!(", left: {}", body(left))).unwrap_or_default();
             format!("{} as before{left}", counted(restored.restored, "file"))
         }
-        Payload::StepAttemptResumed(resumed) => format!("the attempt that event {} parked", resumed.seal),
+        Payload::StepAttemptResumed(resumed) => format!("event {} parked it", resumed.seal),
         Payload::StepAttemptAbandoned(abandoned) => {
             let verdict = match abandoned.verdict {
                 SealVerdict::Redrive => "redrive",

@@ -181,7 +181,7 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
 fn word_on(task: &TaskId, unknown: &UnknownCall) -> String {
     let UnknownCall { call, tool, .. } = unknown;
     format!(
-        "or a word on call {call} ({}), whose outcome is unknown: `plica resolve {task} --call {call} --landed TEXT`, \
+        "a word on call {call} ({}), whose outcome is unknown: `plica resolve {task} --call {call} --landed TEXT`, \
          or `--not-landed` to run it now, or `--skip`",
         clean(tool)
     )

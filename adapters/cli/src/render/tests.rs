@@ -298,7 +298,7 @@ fn cl_9_a_summary_says_what_matters() {
             "message",
         ),
         (StepAttemptAbandoned { from_seq: Seq(4), verdict: SealVerdict::Park }.into(), "park, from event 4"),
-        (StepAttemptResumed { seal: Seq(9) }.into(), "the attempt that event 9 parked"),
+        (StepAttemptResumed { seal: Seq(9) }.into(), "event 9 parked it"),
         (FilesRestoring { files: 2, plan: ContentRef::of("application/json", b"{}") }.into(), "2 files"),
         (
             FilesRestored { left: Some(Body::Inline("[]".into())), plan: Seq(7), restored: 1 }.into(),

@@ -22,7 +22,12 @@ pub async fn rewind(client: &Client, arguments: Rewind) -> Result<u8, Fault> {
         return Ok(0);
     }
     client.rewind(&row.id, &compose::actor(), arguments.to).await?;
-    steer::go_on(client, &row, arguments.detach, arguments.json).await
+    let code = steer::go_on(client, &row, arguments.detach, arguments.json).await?;
+    if !arguments.detach && row.projection.status.is_over() {
+        // What is sent next is taken: the task is no longer over by then.
+        steer::wait_until_open(client, &row.id).await?;
+    }
+    Ok(code)
 }
 
 pub async fn fork(client: &Client, arguments: Fork) -> Result<u8, Fault> {

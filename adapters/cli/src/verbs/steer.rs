@@ -74,7 +74,7 @@ pub async fn reopen(client: &Client, arguments: Steer) -> Result<u8, Fault> {
 }
 
 /// Gives a worker that is alive the time to carry the order out: what is sent next is taken then.
-async fn wait_until_open(client: &Client, task: &TaskId) -> Result<(), Fault> {
+pub async fn wait_until_open(client: &Client, task: &TaskId) -> Result<(), Fault> {
     let until = Instant::now() + CARRIED_OUT;
     loop {
         let row = client.row(task).await?;

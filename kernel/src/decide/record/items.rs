@@ -95,7 +95,7 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
 
 /// Keeps an answer to something that is no longer pending: it changes nothing, but who said what
 /// is on record (ID-2, ST-8).
-fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
+pub(super) fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
     let (call, output) = match &item.item {
         Item::Answer { call, text } => (*call, Body::text(text, draft.blobs())),
         Item::Verdict { call, reason, verdict } => {

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-use super::items::join;
+use super::items::{join, keep_late_answer};
 use super::turn::{Closing, close_open, take_orders};
 use crate::body::{Blob, Body, MEDIA_JSON, MEDIA_RESTORE};
 use crate::canonical::to_vec;
@@ -45,6 +45,10 @@ pub(in crate::decide) fn rewind(
     let before: Vec<InboxItem> = items.iter().filter(|item| item.position < position).cloned().collect();
     if !draft.task().status().is_over() {
         join(draft, &before)?;
+    }
+    for word in before.iter().filter(|item| matches!(item.item, Item::Resolve { .. })) {
+        keep_late_answer(draft, word)?;
+        draft.consume(word.position);
     }
     take_orders(draft, &before, false);
     draft.push_landing(&item.actor, Origin::System, TaskRewound { to_seq }, landing)?;

@@ -62,6 +62,7 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         Payload::CallResolved(resolved) => {
             let runs = resolved.verdict == CallResolution::NotLanded;
             state.resolved = runs.then_some((resolved.call, event.seq));
+            state.settled.insert(resolved.call);
         }
         Payload::QuestionAsked(asked) => {
             state.questions.insert(asked.call, asked.question.clone());
@@ -172,6 +173,7 @@ pub(super) fn forget_places(state: &mut GovernanceState) {
     state.decision = None;
     state.plan = None;
     state.resolved = None;
+    state.settled.clear();
     state.restoring = None;
     state.snapshot = None;
     // Children of the ancestor say what they spent to it alone.

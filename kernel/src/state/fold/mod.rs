@@ -139,6 +139,7 @@ impl Task {
         self.runtime = landing.runtime.clone();
         self.state = landing.state.clone();
         self.context = landing.context.clone();
+        runtime::forget_settled(&mut self.runtime, &self.governance.settled);
         runtime::keep(&mut self.runtime, met_meanwhile);
         if rewound {
             runtime::land(&mut self.runtime);

@@ -1,6 +1,6 @@
 //! Writes [`RuntimeState`].
 
-use alloc::{string::ToString, vec::Vec};
+use alloc::{collections::BTreeSet, string::ToString, vec::Vec};
 
 use crate::body::Body;
 use crate::envelope::Envelope;
@@ -321,6 +321,11 @@ pub(super) fn land(state: &mut RuntimeState) {
 /// Calls of a fork's ancestor are the ancestor's to settle.
 pub(super) fn forget_places(state: &mut RuntimeState) {
     state.unknown.clear();
+}
+
+/// What people have settled stays settled, wherever the conversation goes on.
+pub(super) fn forget_settled(state: &mut RuntimeState, settled: &BTreeSet<CallId>) {
+    state.unknown.retain(|unknown| !settled.contains(&unknown.call));
 }
 
 /// One more attempt in a row was sealed, after so many.
