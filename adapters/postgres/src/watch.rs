@@ -246,24 +246,30 @@ async fn listen(shared: Arc<Shared>) {
     }
 }
 
-/// Hears until the connection ends.
-async fn hear(shared: &Shared, target: &crate::connect::Target) -> Result<(), tokio_postgres::Error> {
+/// Hears until the connection ends. That others can be heard is believed once a hint of our own,
+/// sent on another connection, has come back: through a pooler that hands out connections by
+/// transaction `LISTEN` succeeds, and nothing is ever heard.
+async fn hear(shared: &Arc<Shared>, target: &crate::connect::Target) -> Result<(), tokio_postgres::Error> {
     let (client, mut messages) = target.connect().await?;
     let sql = format!("LISTEN \"{}\"", shared.place.schema);
     let mut asked = std::pin::pin!(client.batch_execute(&sql));
+    let mut is_listening = false;
     loop {
         let message = tokio::select! {
-            listening = &mut asked, if !shared.hears.load(Ordering::Acquire) => {
+            listening = &mut asked, if !is_listening => {
                 listening?;
-                shared.hears.store(true, Ordering::Release);
-                // Whatever was committed until now nobody heard of.
-                let _ = shared.beats.send(Beat::any());
+                is_listening = true;
+                tokio::spawn(probe(Arc::clone(shared)));
                 continue;
             }
             message = messages.next() => message,
         };
         match message {
             Some(Ok(AsyncMessage::Notification(hint))) => {
+                if !shared.hears.swap(true, Ordering::AcqRel) {
+                    // Whatever was committed until now nobody heard of.
+                    let _ = shared.beats.send(Beat::any());
+                }
                 if let Some(beat) = Beat::read(hint.payload(), &shared.sender) {
                     let _ = shared.beats.send(beat);
                 }
@@ -275,6 +281,14 @@ async fn hear(shared: &Shared, target: &crate::connect::Target) -> Result<(), to
             }
             None => return Ok(()),
         }
+    }
+}
+
+/// Sends a hint that says nothing, to hear whether it comes back.
+async fn probe(shared: Arc<Shared>) {
+    match shared.pool.get().await {
+        Ok(client) => announce(&shared, &client, &Beat::of([], None)).await,
+        Err(error) => tracing::debug!(%error, "it was not tried whether others can be heard"),
     }
 }
 

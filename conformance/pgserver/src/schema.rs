@@ -64,7 +64,8 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         if self.drops {
-            Hand::on(&self.server).execute(format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
+            // A test that fails because its server is away says so by itself.
+            let _ = Hand::on(&self.server).ask(format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
         }
     }
 }
@@ -102,10 +103,14 @@ impl Hand {
     /// # Panics
     /// When the server refuses them: a test relies on what they do.
     pub fn execute(&self, sql: impl Into<String>) {
-        let (answer, answered) = mpsc::channel();
-        self.orders.send((sql.into(), answer)).expect("the hand's thread runs as long as this");
-        let done = answered.recv().expect("the hand's thread answers");
+        let done = self.ask(sql.into());
         assert!(done.is_ok(), "{done:?}");
+    }
+
+    fn ask(&self, sql: String) -> Result<(), String> {
+        let (answer, answered) = mpsc::channel();
+        self.orders.send((sql, answer)).map_err(|error| error.to_string())?;
+        answered.recv().map_err(|error| error.to_string())?
     }
 }
 

@@ -1,16 +1,19 @@
 //! The model, the tools and the world outside of the reference tasks.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use plica_engine::{ModelSource, ModelSourceError};
-use plica_kernel::body::{Blob, MEDIA_TEXT};
-use plica_kernel::event::Usage;
+use plica_kernel::body::{Blob, MEDIA_BYTES, MEDIA_TEXT};
+use plica_kernel::canonical::{Hash, content_hash};
+use plica_kernel::decide::ChangedFile;
+use plica_kernel::event::{FileWas, Usage};
 use plica_kernel::message::Block;
 use plica_ports::{
-    CallContext, ContentStore, DeltaSink, Effect, Model, ModelChoice, ModelError, ModelErrorKind, ModelRequest, Record,
-    Recovered, Reply, StopReason, Tool, ToolDeclaration, ToolError, ToolOutput,
+    CallContext, ContentStore, DeltaSink, Effect, FileNow, Files, FilesError, Model, ModelChoice, ModelError,
+    ModelErrorKind, ModelRequest, Record, Recovered, Reply, StopReason, Tool, ToolDeclaration, ToolError, ToolOutput,
 };
 
 /// One reply of the model.
@@ -86,15 +89,61 @@ impl ModelSource for Models {
 
 /// How often each note changed the outside.
 #[derive(Debug, Default)]
-pub struct Outside(Mutex<BTreeMap<String, u32>>);
+pub struct Outside {
+    notes: Mutex<BTreeMap<String, u32>>,
+    files: Mutex<BTreeMap<String, Vec<u8>>>,
+}
 
 impl Outside {
     fn land(&self, note: &str) {
-        *self.0.lock().expect("no tool panics").entry(note.to_owned()).or_default() += 1;
+        *self.notes.lock().expect("no tool panics").entry(note.to_owned()).or_default() += 1;
     }
 
     pub fn landed(&self) -> BTreeMap<String, u32> {
-        self.0.lock().expect("no tool panics").clone()
+        self.notes.lock().expect("no tool panics").clone()
+    }
+
+    /// The files there are.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        self.files.lock().expect("no tool panics").clone()
+    }
+
+    fn put_file(&self, path: &str) -> ToolOutput {
+        let bytes = path.as_bytes().to_vec();
+        let after = Some(content_hash(&bytes));
+        let before = self.files.lock().expect("no tool panics").insert(path.to_owned(), bytes);
+        let mut output = ToolOutput::text(format!("done: {path}"));
+        let before = before.map_or(FileWas::Absent, |bytes| {
+            let blob = Blob::new(MEDIA_BYTES, bytes);
+            let was = FileWas::Kept(blob.reference.clone());
+            output.blobs.push(blob);
+            was
+        });
+        output.files.push(ChangedFile { after, before, path: path.to_owned() });
+        output
+    }
+}
+
+#[async_trait]
+impl Files for Outside {
+    async fn look(&self, _: &Path, path: &str, _: u64) -> Result<FileNow, FilesError> {
+        Ok(self.files().get(path).map_or(FileNow::Absent, |bytes| FileNow::Present {
+            bytes: Some(bytes.clone()),
+            sha256: content_hash(bytes),
+        }))
+    }
+
+    async fn put(&self, _: &Path, path: &str, expected: Option<Hash>, wanted: Option<&[u8]>) -> Result<(), FilesError> {
+        let mut files = self.files.lock().expect("no tool panics");
+        let now = files.get(path).map(|bytes| content_hash(bytes));
+        if now != wanted.map(content_hash) && now != expected {
+            return Err(FilesError::Changed);
+        }
+        match wanted {
+            Some(bytes) => files.insert(path.to_owned(), bytes.to_vec()),
+            None => files.remove(path),
+        };
+        Ok(())
     }
 }
 
@@ -114,6 +163,8 @@ pub const LOOK: &str = "Look";
 pub const STUDY: &str = "Study";
 /// Says that it failed.
 pub const FAIL: &str = "Fail";
+/// Writes the file of its note, and can look whether it did.
+pub const PUT: &str = "Put";
 /// Goes on until it is told to stop.
 pub const BLOCK: &str = "Block";
 
@@ -134,7 +185,7 @@ impl Hand {
             };
             Arc::new(Self { declaration, outside: outside.clone() })
         };
-        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK].into_iter().map(make).collect()
+        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT].into_iter().map(make).collect()
     }
 }
 
@@ -154,6 +205,7 @@ impl Tool for Hand {
         let note = note_of(args);
         match self.declaration.name.as_str() {
             NOTE | MAIL => self.outside.land(&note),
+            PUT => return Ok(self.outside.put_file(&note)),
             FAIL => return Err(ToolError::failed("it failed")),
             BLOCK => {
                 context.stop.stopped().await;
@@ -172,6 +224,11 @@ impl Tool for Hand {
 
     async fn recover(&self, args: &str, _: &CallContext) -> Recovered {
         let note = note_of(args);
+        if self.declaration.name == PUT && self.outside.files().contains_key(&note) {
+            let after = Some(content_hash(note.as_bytes()));
+            let file = ChangedFile { after, before: FileWas::Unknown, path: note.clone() };
+            return Recovered::Found(ToolOutput { files: vec![file], ..ToolOutput::text(format!("done: {note}")) });
+        }
         let found = self.declaration.name == MAIL && self.outside.landed().contains_key(&note);
         if found { Recovered::Found(ToolOutput::text(format!("done: {note}"))) } else { Recovered::Unknown }
     }

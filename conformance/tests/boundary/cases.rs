@@ -2,12 +2,13 @@
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::envelope::Envelope;
-use plica_kernel::event::{ApprovalVerdict, CallStatus, Payload, SuspendReason};
+use plica_kernel::event::{ApprovalVerdict, CallResolution, CallStatus, Payload, SuspendReason};
+use plica_kernel::id::Seq;
 use plica_kernel::ledger::Identity;
 use plica_kernel::wake::Item;
 use plica_ports::{Definition, ModelChoice, ModelErrorKind, OnCrash, PermissionMode};
 
-use crate::agents::{BLOCK, FAIL, LOOK, MAIL, NOTE, STUDY, Say, call, call_with, say};
+use crate::agents::{BLOCK, FAIL, LOOK, MAIL, NOTE, PUT, STUDY, Say, call, call_with, say};
 use crate::cut::Reaction;
 
 /// A reference task.
@@ -18,6 +19,10 @@ pub struct Case {
     /// The first append that is cut; those before are like those of the other tasks.
     pub cut_from: usize,
     pub interactive: bool,
+    /// What becomes of a step that is cut in a call. Where a person or another step takes it on, the
+    /// course of a run that was cut is another one: its log is to be sound, its end as good, and no
+    /// effect to happen more often than its agent allows.
+    pub on_crash: OnCrash,
     pub ask: &'static [&'static str],
     /// The cap on tokens; a reply costs two.
     pub tokens: Option<u64>,
@@ -29,6 +34,7 @@ const PLAIN: Case = Case {
     replies: || vec![say("hello")],
     cut_from: 1,
     interactive: false,
+    on_crash: OnCrash::Resolve,
     ask: &[],
     tokens: None,
     reactions: &[],
@@ -207,6 +213,41 @@ pub const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "rewound",
+        replies: || vec![say("first"), call(&[(PUT, "two")]), say("second")],
+        interactive: true,
+        reactions: &[
+            |event| after_answer(event, "first", Item::Message { text: "and then?".into() }),
+            |event| after_answer(event, "second", Item::Rewind { to_seq: FIRST_TURN }),
+            |event| {
+                let restored = matches!(event.payload, Payload::FilesRestored(_));
+                restored.then(|| Item::Message { text: "once more".into() })
+            },
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "parked",
+        replies: || vec![call(&[(NOTE, "once"), (LOOK, "whatever")]), say("done")],
+        on_crash: OnCrash::Park,
+        reactions: &[
+            |event| unknown(event, NOTE_CALL),
+            |event| match &event.payload {
+                Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Parked => {
+                    Some(Item::Message { text: "go on".into() })
+                }
+                _ => None,
+            },
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "redriven",
+        replies: || vec![call(&[(LOOK, "once"), (LOOK, "twice")]), say("done")],
+        on_crash: OnCrash::Redrive,
+        ..PLAIN
+    },
+    Case {
         name: "late evidence",
         replies: || vec![call(&[(LOOK, "first")]), call(&[(LOOK, "second")]), say("done")],
         reactions: &[late],
@@ -217,6 +258,24 @@ pub const CASES: &[Case] = &[
 fn after_answer(event: &Envelope, answer: &str, item: Item) -> Option<Item> {
     match &event.payload {
         Payload::TaskSuspended(suspended) if suspended.answer == Some(Body::Inline(answer.into())) => Some(item),
+        _ => None,
+    }
+}
+
+/// Stands for the event that ended the first turn.
+pub const FIRST_TURN: Seq = Seq(0);
+/// The index of the call that notes.
+const NOTE_CALL: u32 = 0;
+
+/// A person knows that a call happened of which nobody else knows it.
+fn unknown(event: &Envelope, index: u32) -> Option<Item> {
+    match &event.payload {
+        Payload::ToolCallFinished(finished)
+            if finished.status == CallStatus::Unknown && finished.call.index == index =>
+        {
+            let output = Some("I have seen it".into());
+            Some(Item::Resolve { call: finished.call, output, verdict: CallResolution::Landed })
+        }
         _ => None,
     }
 }
@@ -265,7 +324,7 @@ fn base(name: &str, script: &str) -> Definition {
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools: [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK].map(str::to_owned).to_vec(),
+        tools: [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT].map(str::to_owned).to_vec(),
         workspace: "/".into(),
     }
 }
@@ -281,6 +340,7 @@ pub fn definition(case: &Case) -> (Definition, Vec<Blob>) {
     let reference: ContentRef = child.reference.clone();
     let mut definition = base("tester", case.name);
     definition.interactive = case.interactive;
+    definition.on_crash = case.on_crash;
     definition.budget.tokens = case.tokens;
     definition.ask = case.ask.iter().map(|rule| (*rule).to_owned()).collect();
     definition.tools.extend(["AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));

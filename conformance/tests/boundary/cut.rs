@@ -8,11 +8,14 @@ use async_trait::async_trait;
 use plica_conformance::layer::{Call, Layer};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
-use plica_kernel::id::DedupKey;
+use plica_kernel::event::EventType;
+use plica_kernel::id::{DedupKey, Seq, TaskId};
 use plica_kernel::wake::Item;
 use plica_ports::Store;
 use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
 use tokio::sync::Notify;
+
+use crate::cases::FIRST_TURN;
 
 /// How an append is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +106,18 @@ pub struct People {
     pub reactions: &'static [Reaction],
 }
 
+impl People {
+    /// Back to where the first turn ended, which is another event in every run.
+    async fn to_first_turn(&self, task: &TaskId) -> Item {
+        let log = self.inner.read(task, Seq(1), usize::MAX).await.expect("the log can be read");
+        let ended = log.iter().find(|stored| {
+            let event = decode(&stored.body, &stored.hash).expect("what was written can be read");
+            event.kind() == EventType::TaskSuspended
+        });
+        Item::Rewind { to_seq: ended.expect("a turn has ended").seq }
+    }
+}
+
 #[async_trait]
 impl Layer for People {
     fn inner(&self) -> &Arc<dyn Store> {
@@ -115,6 +130,10 @@ impl Layer for People {
             let event = decode(&sealed.body, &sealed.hash).expect("what was written can be read");
             for (number, reaction) in self.reactions.iter().enumerate() {
                 let Some(item) = reaction(&event) else { continue };
+                let item = match item {
+                    Item::Rewind { to_seq: FIRST_TURN } => self.to_first_turn(&batch.task).await,
+                    item => item,
+                };
                 let key = DedupKey::new(format!("reaction-{number}")).expect("a word and a number");
                 // Whoever reacted once does not do so again, and a task that is over hears nothing.
                 if let Ok(delivered) = self.inner.deliver(&batch.task, "user:tester", &item, &key).await {

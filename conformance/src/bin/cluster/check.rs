@@ -25,6 +25,10 @@ pub struct Remains {
 const ACTIONS: [&str; 5] =
     ["LLMRequestStarted", "ToolCallStarted", "SubtaskSpawned", "BackgroundJobStarted", "MutationDispatched"];
 
+/// Events that are shown of a task that did not end, and how much of each.
+const LAST_WORDS: usize = 8;
+const LAST_WORDS_BYTES: usize = 700;
+
 /// An event that was read.
 struct Read<'a> {
     event: &'a Event,
@@ -90,11 +94,27 @@ fn every_task_ends(plan: &[Planned], done: &Done, remains: &Remains, broken: &mu
             broken.push(format!("task {} is due and nobody can claim it", row.id));
         }
     }
+    for row in remains.tasks.iter().filter(|row| !is_over(row)) {
+        broken.push(format!("task {}: {}", row.id, last_words(row, remains)));
+    }
     for (task, item) in &remains.untaken {
         if String::from_utf8_lossy(item).contains("\"message\"") {
             broken.push(format!("task {task}: a message was never taken"));
         }
     }
+}
+
+/// What there is to see of a task that did not end: its last events, its items, when it is due.
+fn last_words(row: &Task, remains: &Remains) -> String {
+    let own: Vec<_> = remains.events.iter().filter(|event| event.task == row.id).collect();
+    let last = own.iter().rev().take(LAST_WORDS).rev().map(|event| {
+        let text = String::from_utf8_lossy(&event.body);
+        text.get(..text.len().min(LAST_WORDS_BYTES)).unwrap_or_default().to_owned()
+    });
+    let untaken = remains.untaken.iter().filter(|(task, _)| *task == row.id);
+    let untaken: Vec<_> = untaken.map(|(_, item)| String::from_utf8_lossy(item).into_owned()).collect();
+    let due = if row.is_claimable { "is due some time" } else { "is never due" };
+    format!("it {due}, its inbox holds {untaken:?}, and its log ends with {:?}", last.collect::<Vec<_>>())
 }
 
 /// Seqs run on, every event has the hash it is stored under and names the one before, and the row

@@ -76,7 +76,11 @@ pub fn run(plica: &Plica, plan: &[Planned], within: Duration, place: &Place, sto
         };
         for row in &rows {
             if let Some(task) = kinds.get(&row.id) {
-                attend(plica, task.kind, row)?;
+                if row.status == "waiting" && row.wants_message {
+                    carry_on(plica, row, &mut done.sent)?;
+                } else {
+                    attend(plica, task.kind, row)?;
+                }
                 send(plica, row, &mut messages, &mut done.sent)?;
             }
         }
@@ -107,6 +111,29 @@ fn attend(plica: &Plica, kind: Kind, row: &Task) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells a parked attempt to go on: a call that a person had approved was cut off, so a person has
+/// to look (RC-4). One that was told so at this place already is left alone.
+fn carry_on(plica: &Plica, row: &Task, sent: &mut Vec<Sent>) -> io::Result<()> {
+    let place = format!("Go on from {} of {}, ", row.seq, row.id);
+    if sent.iter().any(|sent| sent.text.starts_with(&place) && sent.is_acknowledged.is_some()) {
+        return Ok(());
+    }
+    // No text is sent twice, so that what became of each can be counted.
+    let text = format!("{place}{}.", sent.len());
+    deliver(plica, row, text, sent)
+}
+
+fn deliver(plica: &Plica, row: &Task, text: String, sent: &mut Vec<Sent>) -> io::Result<()> {
+    let (status, _) = plica.call(&["send", &row.id, &text, "--detach"])?;
+    let is_acknowledged = match status {
+        Some(0) => Some(true),
+        Some(REFUSED) => Some(false),
+        _ => None,
+    };
+    sent.push(Sent { task: row.id.clone(), text, is_acknowledged });
+    Ok(())
+}
+
 /// Sends a task that runs the messages that are left for it, one at a time.
 fn send(plica: &Plica, row: &Task, messages: &mut BTreeMap<String, u64>, sent: &mut Vec<Sent>) -> io::Result<()> {
     if row.status != "running" {
@@ -115,13 +142,7 @@ fn send(plica: &Plica, row: &Task, messages: &mut BTreeMap<String, u64>, sent: &
     if let Some(left) = messages.get_mut(&row.id).filter(|left| **left > 0) {
         let text = format!("message-{}-of-{}.", *left, row.id);
         *left -= 1;
-        let (status, _) = plica.call(&["send", &row.id, &text, "--detach"])?;
-        let is_acknowledged = match status {
-            Some(0) => Some(true),
-            Some(REFUSED) => Some(false),
-            _ => None,
-        };
-        sent.push(Sent { task: row.id.clone(), text, is_acknowledged });
+        deliver(plica, row, text, sent)?;
     }
     Ok(())
 }

@@ -35,6 +35,8 @@ pub struct Task {
     pub is_blocked: bool,
     /// Whether it can be claimed, now or by itself later.
     pub is_claimable: bool,
+    /// Whether what it waits for, if it does, is a message.
+    pub wants_message: bool,
 }
 
 /// An event as it is stored.
@@ -53,8 +55,8 @@ pub struct Event {
 /// Inbox items that nobody took: of which task, and their JSON.
 pub type Untaken = Vec<(String, Vec<u8>)>;
 
-const TASKS: &str =
-    "SELECT id, dedup, status, seq, hash, blocked IS NOT NULL, claimable_at IS NOT NULL FROM plica.tasks";
+const TASKS: &str = "SELECT id, dedup, status, seq, hash, blocked IS NOT NULL, claimable_at IS NOT NULL, \
+    WANTS_MESSAGE FROM plica.tasks";
 const EVENTS: &str = "SELECT tasks.id, events.seq, events.hash, events.body FROM plica.events \
     JOIN plica.tasks ON tasks.key = events.task ORDER BY tasks.id, events.seq";
 const UNTAKEN: &str = "SELECT tasks.id, CAST(inbox.item AS BINARY_TYPE) FROM plica.inbox \
@@ -129,28 +131,34 @@ impl Place {
     pub fn tasks(&self) -> io::Result<Vec<Task>> {
         match self {
             Self::Sqlite(path) if !path.exists() => Ok(Vec::new()),
-            Self::Sqlite(path) => sqlite(path, TASKS, |row| {
-                Ok(Task {
-                    id: row.get(0)?,
-                    key: row.get(1)?,
-                    status: row.get(2)?,
-                    seq: row.get(3)?,
-                    hash: row.get(4)?,
-                    is_blocked: row.get(5)?,
-                    is_claimable: row.get(6)?,
+            Self::Sqlite(path) => {
+                sqlite(path, &TASKS.replace("WANTS_MESSAGE", "instr(wake, '\"message\"') > 0"), |row| {
+                    Ok(Task {
+                        id: row.get(0)?,
+                        key: row.get(1)?,
+                        status: row.get(2)?,
+                        seq: row.get(3)?,
+                        hash: row.get(4)?,
+                        is_blocked: row.get(5)?,
+                        is_claimable: row.get(6)?,
+                        wants_message: row.get(7)?,
+                    })
                 })
-            }),
-            Self::Postgres { fresh, .. } => postgres(fresh, TASKS, |row| {
-                Ok(Task {
-                    id: row.try_get(0)?,
-                    key: row.try_get(1)?,
-                    status: row.try_get(2)?,
-                    seq: row.try_get(3)?,
-                    hash: row.try_get(4)?,
-                    is_blocked: row.try_get(5)?,
-                    is_claimable: row.try_get(6)?,
+            }
+            Self::Postgres { fresh, .. } => {
+                postgres(fresh, &TASKS.replace("WANTS_MESSAGE", "strpos(wake, '\"message\"') > 0"), |row| {
+                    Ok(Task {
+                        id: row.try_get(0)?,
+                        key: row.try_get(1)?,
+                        status: row.try_get(2)?,
+                        seq: row.try_get(3)?,
+                        hash: row.try_get(4)?,
+                        is_blocked: row.try_get(5)?,
+                        is_claimable: row.try_get(6)?,
+                        wants_message: row.try_get(7)?,
+                    })
                 })
-            }),
+            }
         }
     }
 

@@ -157,7 +157,8 @@ impl Log {
         match event.kind.as_str() {
             "MessagesAppended" => self.rests_between_turns = false,
             "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
-            "TaskRewound" | "TaskForked" => self.rests_between_turns = true,
+            "TaskRewound" | "TaskForked" | "TurnInterrupted" => self.rests_between_turns = true,
+            "StepAttemptAbandoned" => self.rests_between_turns = event.payload["verdict"] == "park",
             _ if event.ends() => self.rests_between_turns = true,
             _ => {}
         }

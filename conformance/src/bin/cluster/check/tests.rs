@@ -43,6 +43,7 @@ fn remains(bodies: Vec<Value>) -> Remains {
         hash: last.hash.clone(),
         is_blocked: false,
         is_claimable: false,
+        wants_message: false,
     };
     Remains { tasks: vec![row], events, untaken: Vec::new(), effects: vec!["t:4.0".into()] }
 }
