@@ -38,6 +38,7 @@ fn cl_1_the_command_line_is_sound_and_every_verb_has_an_example() {
             "reopen",
             "rewind",
             "fork",
+            "resolve",
             "cancel",
             "verify",
             "gc",
