@@ -121,6 +121,7 @@ impl Rounds {
         let spent = self.spent();
         self.attempts += 1;
         self.starts += 1;
+        self.waits.there_is_room();
         if event.number("attempt") != self.attempts {
             return Err(format!("request {} is attempt {}", event.seq, self.attempts));
         }

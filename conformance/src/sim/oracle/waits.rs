@@ -189,6 +189,11 @@ impl Waits {
         Ok(())
     }
 
+    /// A request starts: what was asked of the budget needs no answer any more.
+    pub fn there_is_room(&mut self) {
+        self.budgets.values_mut().for_each(|(_, ruled)| *ruled = true);
+    }
+
     /// Steps that are set aside for children that have not said what they spent.
     pub fn reserved_steps(&self) -> u64 {
         self.children.values().filter(|child| !child.settled).map(|child| child.steps).sum()

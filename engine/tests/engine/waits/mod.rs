@@ -396,3 +396,27 @@ async fn en_4_going_back_or_aside_refills_no_budget() {
         stage.is_at_rest(task).await;
     }
 }
+
+/// A child that is waited for is told to stop by the append of the rewind itself.
+#[tokio::test(start_paused = true)]
+async fn sn_1_a_rewind_closes_what_is_open_in_its_own_append() {
+    let asks = [calls(&[call("AskUser", json!({ "question": "which?" }))]), say("never")];
+    let replies = [say("first"), calls(&[delegate("helper", json!({}))]), say("second")];
+    let stage = Stage::new(&[("helper", &asks), ("main", &replies)]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    stage.work().await;
+    let first = stage.row(&task).await.projection.seq;
+    stage.client.send(&task, USER, "and now?").await.unwrap();
+    stage.work().await;
+    let child = stage.children(&task).await.remove(0);
+    stage.client.rewind(&task, USER, first).await.unwrap();
+    stage.work().await;
+    let kinds = stage.kinds(&task).await;
+    let rewound = kinds.iter().position(|kind| *kind == EventType::TaskRewound).unwrap();
+    assert_eq!(kinds[rewound - 1], EventType::SubtaskCompleted);
+    let stored = stage.client.events(&task, Seq(rewound as u64), 1).await.unwrap();
+    let closed = plica_kernel::decode::decode(&stored[0].body, &stored[0].hash).unwrap();
+    assert!(closed.more > 0, "one append");
+    assert_eq!((stage.status(&task).await, stage.status(&child).await), (Status::Waiting, Status::Cancelled));
+    stage.is_at_rest(&child).await;
+}
