@@ -1,12 +1,12 @@
 //! For tests: a real PostgreSQL server, started from the machine's own binaries in a temporary
 //! folder, or the one that `PLICA_TEST_POSTGRES` names.
 //!
-//! One server serves a whole test binary ([`Server::shared`]); each test has a schema of its own
-//! ([`Server::fresh`]). A server never outlives the process that started it, however that ends:
+//! One server serves a whole test binary ([`shared`]); each test has a schema of its own
+//! ([`Shared::fresh`]). A server never outlives the process that started it, however that ends:
 //! a keeper process waits for the end of a pipe and then stops the server and removes its folder.
 //!
 //! Where there is no server a test cannot run. Under `CI=true` that is a failure; elsewhere
-//! [`Server::shared`] says so on standard error, by the name of the test.
+//! [`shared`] says so on standard error, by the name of the test.
 
 mod keeper;
 mod schema;

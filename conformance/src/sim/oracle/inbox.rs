@@ -149,7 +149,8 @@ impl Inbox {
 
     /// Whether an untaken cancel or interrupt lies there.
     pub fn is_told_to_stop(&self) -> bool {
-        self.untaken_items().any(|item| matches!(item, Item::Cancel { .. } | Item::Interrupt { .. }))
+        self.untaken_items()
+            .any(|item| matches!(item, Item::Cancel { .. } | Item::Interrupt { .. } | Item::Rewind { .. }))
     }
 
     /// Whether an order to go back lies there.
