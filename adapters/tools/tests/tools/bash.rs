@@ -41,7 +41,7 @@ async fn to_3_a_non_zero_exit_is_a_failure_that_tells_its_output() {
         ("printf out; false", "out\nexit status 1"),
         ("kill -TERM $$", "exit status 143"),
         ("kill -KILL $$", "exit status 137"),
-        ("kill -INT $$", "exit status 130"),
+        ("kill -USR1 $$", "exit status 138"),
     ] {
         let Err(ToolError::Failed(output)) = run(&scene, command).await else { panic!("{command} fails") };
         assert_eq!(output.text, expected, "{command}");
