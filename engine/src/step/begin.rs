@@ -1,0 +1,238 @@
+//! Beginning what a decision calls for: requests, calls, looks, files put back.
+
+use plica_kernel::body::Body;
+use plica_kernel::decide::{self, Act, Draft, Orphan};
+use plica_kernel::event::{Failure, FailureReason};
+use plica_kernel::id::{CallId, Seq};
+use plica_kernel::limits::BACKOFF_HELD_MAX_MS;
+use plica_ports::store::ClaimAfter;
+
+use super::{Ended, Step};
+use crate::act::{self, Broken, Happened, Outcome};
+use crate::commit::Committed;
+use crate::compose::{ComposeError, text_of};
+use crate::error::LoadError;
+use crate::{plugins, rewind};
+
+impl Step<'_> {
+    /// Begins what the decision calls for and is not under way yet; an end hands back.
+    pub(super) async fn begin(&mut self, act: &Act) -> Option<Ended> {
+        match act {
+            Act::Ask(action) => self.begin_request(*action).await,
+            Act::Run(calls) => self.begin_calls(calls, false).await,
+            Act::Settle(calls) => {
+                if self.after_crash.is_none()
+                    && let Err(error) = self.read_crash().await
+                {
+                    return Some(self.cannot_read(&error).await);
+                }
+                self.begin_calls(calls, true).await
+            }
+            Act::Prepare(position) => match self.prepare_rewind(*position).await {
+                Ok(()) => {
+                    self.drive.hold.news.notify_one();
+                    None
+                }
+                Err(error) => Some(self.cannot_read(&error).await),
+            },
+            Act::Restore(seq) => self.restore(*seq).await,
+            Act::WaitUntil(due) if self.stopping || due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
+                self.drive.release(Some(*due)).await;
+                Some(Ended::HandedBack)
+            }
+            // A revision is recorded where it is decided on.
+            Act::WaitUntil(_) | Act::Revise(_) => None,
+            Act::Rest | Act::Over => {
+                if *act == Act::Rest {
+                    tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
+                }
+                self.hand_back_observed().await
+            }
+            Act::HandBack => Some(self.hand_back().await),
+        }
+    }
+
+    /// What the step needs of the log cannot be had now: the task is left alone for a moment.
+    pub(super) async fn cannot_read(&self, error: &LoadError) -> Ended {
+        tracing::warn!(task = %self.task.id(), %error, "the task is set aside");
+        self.drive.set_aside().await;
+        Ended::Unavailable(error.to_string())
+    }
+
+    /// Puts files back, as the plan on record says (SN-8).
+    async fn restore(&mut self, seq: Seq) -> Option<Ended> {
+        let Some(restoring) = self.task.governance().restoring.clone() else { return Some(Ended::Lost) };
+        let host = self.drive.host.clone();
+        let content = match host.content() {
+            Ok(content) => content,
+            Err(error) => return Some(Ended::Unavailable(error.to_string())),
+        };
+        let plan = match rewind::read_plan(content, self.task.id(), &restoring.plan).await {
+            Ok(plan) => plan,
+            Err(error) => return Some(self.cannot_read(&error).await),
+        };
+        let go_on = || !self.drive.hold.lost.is_cancelled() && self.may_start();
+        match rewind::restore(content, host.files.as_deref(), &plan, go_on).await {
+            Ok(Some((restored, left))) => {
+                self.pending.push(Happened { action: seq, what: Ok(Outcome::Restored { restored, left }) });
+                self.drive.hold.news.notify_one();
+                None
+            }
+            Ok(None) => Some(Ended::Lost),
+            Err(error) => {
+                self.drive.set_aside().await;
+                Some(Ended::Unavailable(error.to_string()))
+            }
+        }
+    }
+
+    /// Nothing starts once the worker's own deadline has passed (EN-2).
+    fn may_start(&self) -> bool {
+        self.drive.host.clock.monotonic() < self.drive.hold.deadline()
+    }
+
+    /// Leaves what is open to the next holder.
+    pub(super) async fn hand_back(&self) -> Ended {
+        self.drive.release(None).await;
+        Ended::HandedBack
+    }
+
+    /// Hands the task back once what observers made of it is on record, for those that keep their
+    /// place (EN-5); `None` when something came that is to be looked at first.
+    async fn hand_back_observed(&mut self) -> Option<Ended> {
+        let records = self.followers.owed(self.task.id());
+        if records.is_empty() {
+            return Some(self.hand_back().await);
+        }
+        let mut draft = Draft::new(self.task.clone(), self.stamp());
+        let drafted = match decide::observed(&mut draft, records.clone()) {
+            Ok(()) => draft.finish(),
+            Err(error) => Err(error),
+        };
+        let drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(error) => return Some(self.hand_back_unobserved(&error.to_string()).await),
+        };
+        let committer = self.drive.committer();
+        match committer.commit(&mut self.task, &drafted, self.seen, ClaimAfter::ByStatus).await {
+            Committed::Written { .. } => {
+                self.followers.recorded(&records);
+                self.followers.show(&drafted);
+                Some(Ended::HandedBack)
+            }
+            Committed::Reconsider => None,
+            Committed::Lost(_) => Some(Ended::Lost),
+            Committed::Refused(why) => Some(self.hand_back_unobserved(&why).await),
+        }
+    }
+
+    /// What an observer wants on record and cannot be is its own affair.
+    async fn hand_back_unobserved(&self, why: &str) -> Ended {
+        tracing::warn!(task = %self.task.id(), why, "what observers want on record cannot be recorded");
+        self.hand_back().await
+    }
+
+    async fn begin_request(&mut self, action: Seq) -> Option<Ended> {
+        if self.flight.is_launched(action) {
+            return None;
+        }
+        if self.flight.is_broken_off(action) {
+            return Some(self.hand_back().await);
+        }
+        if !self.may_start() {
+            return Some(Ended::Lost);
+        }
+        let (Some(definition), Some(model)) = (&self.setup.definition, &self.setup.model) else {
+            return Some(Ended::Lost);
+        };
+        let attempt = self.task.governance().action(action).map_or(1, |open| open.identity.attempt);
+        let tools = self.setup.tool_specs.clone();
+        let content = match self.drive.host.content() {
+            Ok(content) => content,
+            Err(error) => return Some(Ended::Unavailable(error.to_string())),
+        };
+        match self.composition.request(&self.task, definition, tools, attempt, content).await {
+            Ok(request) => {
+                let host = &self.drive.host;
+                self.flight.launch(
+                    action,
+                    act::ask(host.clock.clone(), model.clone(), request, action, host.audience.clone()),
+                );
+                None
+            }
+            Err(ComposeError::Unavailable(why)) => {
+                self.drive.set_aside().await;
+                Some(Ended::Unavailable(why))
+            }
+            Err(ComposeError::Content(why)) => {
+                self.fail_with_content(action, why);
+                None
+            }
+        }
+    }
+
+    /// What the log cites cannot be had: the action fails the turn (RC-9).
+    fn fail_with_content(&mut self, action: Seq, why: String) {
+        let failure = Failure { detail: Some(why), reason: FailureReason::ContentError };
+        self.pending.push(Happened { action, what: Err(Broken(failure)) });
+        self.drive.hold.news.notify_one();
+    }
+
+    async fn begin_calls(&mut self, calls: &[(CallId, Seq)], orphans: bool) -> Option<Ended> {
+        for (call, action) in calls {
+            if self.flight.is_launched(*action) || self.looked.contains_key(action) {
+                continue;
+            }
+            if self.stopping || self.flight.is_broken_off(*action) {
+                return Some(self.hand_back().await);
+            }
+            if !self.may_start() {
+                return Some(Ended::Lost);
+            }
+            let Some((tool, args, attempt)) = self.call_on_record(*call) else { return Some(Ended::Lost) };
+            let content = match self.drive.host.content() {
+                Ok(content) => content,
+                Err(error) => return Some(Ended::Unavailable(error.to_string())),
+            };
+            let args = match text_of(&args, content).await {
+                Ok(args) => args,
+                Err(ComposeError::Unavailable(why)) => {
+                    self.drive.set_aside().await;
+                    return Some(Ended::Unavailable(why));
+                }
+                Err(ComposeError::Content(why)) => {
+                    self.fail_with_content(*action, why);
+                    return None;
+                }
+            };
+            self.launch_call(*call, *action, &tool, args, attempt, orphans);
+        }
+        None
+    }
+
+    fn launch_call(&mut self, call: CallId, action: Seq, tool: &str, args: String, attempt: u32, orphan: bool) {
+        let Some(definition) = &self.setup.definition else {
+            return self.flight.launch(action, async { Outcome::Orphan(Box::new(Orphan::Lost)) });
+        };
+        let host = &self.drive.host;
+        let context = act::context(&self.task, &self.drive.hold, definition, call, attempt, &self.flight.stop);
+        let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
+        // What began with another version of the tool is not looked up by this one.
+        let tool =
+            tool.filter(|tool| !orphan || plugins::is_in_force(&self.task, &self.setup.pins, &tool.declaration().name));
+        match tool {
+            Some(tool) if !orphan => self.flight.launch(action, act::run(host.clock.clone(), tool, args, context)),
+            tool => self.flight.launch(action, act::look(tool, args, context)),
+        }
+    }
+
+    /// The tool, the arguments and the attempt of a call, as its start recorded them.
+    fn call_on_record(&self, call: CallId) -> Option<(String, Body, u32)> {
+        if let Some(rerun) = self.task.runtime().rerun.as_ref().filter(|rerun| rerun.call == call) {
+            return Some((rerun.tool.clone(), rerun.args.clone(), rerun.starts));
+        }
+        let round = self.task.runtime().round.as_ref()?;
+        let begun = round.calls.get(call.index as usize)?;
+        Some((begun.tool.clone(), begun.args.clone()?, begun.starts))
+    }
+}
