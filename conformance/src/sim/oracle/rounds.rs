@@ -105,6 +105,11 @@ impl Rounds {
         Some(self.allotted?.saturating_add(self.waits.granted_steps))
     }
 
+    /// Whether something is left of the steps.
+    pub fn has_room(&self) -> bool {
+        self.cap().is_none_or(|cap| self.spent() < cap)
+    }
+
     fn composed(&mut self) -> Result<(), String> {
         if let Some((call, _)) = self.calls.iter().find(|(_, call)| call.answer.is_none()) {
             return Err(format!("the model is asked again while call {call} has no answer"));
