@@ -19,9 +19,9 @@ pub struct Case {
     /// The first append that is cut; those before are like those of the other tasks.
     pub cut_from: usize,
     pub interactive: bool,
-    /// What becomes of a step that is cut in a call. Where a person or another step takes it on, the
-    /// course of a run that was cut is another one: its log is to be sound, its end as good, and no
-    /// effect to happen more often than its agent allows.
+    /// What becomes of a step that is cut in a call. Where its attempt is left behind and a person or
+    /// another step takes it on, the course of the run is another one: its log is to be sound, its end
+    /// as good, and no effect to happen more often than its agent allows.
     pub on_crash: OnCrash,
     pub ask: &'static [&'static str],
     /// The cap on tokens; a reply costs two.
@@ -144,6 +144,8 @@ pub const CASES: &[Case] = &[
         reactions: &[
             |event| ruling(event, NOTE, ApprovalVerdict::Approve),
             |event| ruling(event, MAIL, ApprovalVerdict::Deny),
+            |event| unknown(event, NOTE_CALL),
+            when_parked,
         ],
         ..PLAIN
     },
@@ -230,15 +232,7 @@ pub const CASES: &[Case] = &[
         name: "parked",
         replies: || vec![call(&[(NOTE, "once"), (LOOK, "whatever")]), say("done")],
         on_crash: OnCrash::Park,
-        reactions: &[
-            |event| unknown(event, NOTE_CALL),
-            |event| match &event.payload {
-                Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Parked => {
-                    Some(Item::Message { text: "go on".into() })
-                }
-                _ => None,
-            },
-        ],
+        reactions: &[|event| unknown(event, NOTE_CALL), when_parked],
         ..PLAIN
     },
     Case {
@@ -275,6 +269,16 @@ fn unknown(event: &Envelope, index: u32) -> Option<Item> {
         {
             let output = Some("I have seen it".into());
             Some(Item::Resolve { call: finished.call, output, verdict: CallResolution::Landed })
+        }
+        _ => None,
+    }
+}
+
+/// A person carries on with what no worker may (RC-4).
+fn when_parked(event: &Envelope) -> Option<Item> {
+    match &event.payload {
+        Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Parked => {
+            Some(Item::Message { text: "go on".into() })
         }
         _ => None,
     }

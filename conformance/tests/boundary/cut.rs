@@ -40,18 +40,32 @@ pub struct Cut {
     at: usize,
     mode: Mode,
     appends: AtomicUsize,
+    cut: AtomicBool,
     dead: AtomicBool,
     died: Notify,
 }
 
 impl Cut {
     pub fn new(inner: Arc<dyn Store>, at: usize, mode: Mode) -> Self {
-        Self { inner, at, mode, appends: AtomicUsize::new(0), dead: AtomicBool::new(false), died: Notify::new() }
+        Self {
+            inner,
+            at,
+            mode,
+            appends: AtomicUsize::new(0),
+            cut: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            died: Notify::new(),
+        }
     }
 
     /// Appends that were asked for.
     pub fn appends(&self) -> usize {
         self.appends.load(Ordering::Relaxed)
+    }
+
+    /// Whether the cut was made.
+    pub fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// Returns once the worker is dead.
@@ -81,17 +95,14 @@ impl Layer for Cut {
         if self.appends.fetch_add(1, Ordering::Relaxed) + 1 != self.at {
             return self.inner.append(claim, batch).await;
         }
+        // One that the store refuses is no place to cut, and none that the engine asks for.
+        if matches!(self.mode, Mode::After | Mode::UnknownWritten) {
+            self.inner.append(claim, batch).await.expect("the store takes it");
+        }
+        self.cut.store(true, Ordering::Relaxed);
         match self.mode {
-            Mode::Before => self.die().await,
-            Mode::After => {
-                self.inner.append(claim, batch).await?;
-                self.die().await
-            }
-            Mode::UnknownWritten => {
-                self.inner.append(claim, batch).await?;
-                unknown()
-            }
-            Mode::UnknownNotWritten => unknown(),
+            Mode::Before | Mode::After => self.die().await,
+            Mode::UnknownWritten | Mode::UnknownNotWritten => unknown(),
         }
     }
 }
