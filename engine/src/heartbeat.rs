@@ -27,6 +27,8 @@ pub(crate) struct Hold {
     /// On the worker's clock, measured from the sending of the last accepted claim or renewal.
     deadline: Mutex<Duration>,
     time: Mutex<StoreTime>,
+    /// Whether the same worker holds the task under a newer claim.
+    superseded: Mutex<bool>,
 }
 
 impl Hold {
@@ -39,6 +41,7 @@ impl Hold {
             tail: AtomicU64::new(claimed.verdict.inbox_tail.0),
             deadline: Mutex::new(sent + lease),
             time: Mutex::new(StoreTime::new(claimed.verdict.now, now)),
+            superseded: Mutex::new(false),
         }
     }
 
@@ -61,6 +64,22 @@ impl Hold {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = StoreTime::new(now, at);
     }
 
+    /// Shows something to observers that keep their place, unless a newer hold of this worker does
+    /// so: what they keep of a task is of one claim at a time (EN-5).
+    pub(crate) fn show(&self, show: impl FnOnce()) {
+        let superseded = self.superseded.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*superseded {
+            show();
+        }
+    }
+
+    /// The worker was given the task anew: this hold is lost, and what it was just showing is
+    /// shown before the newer one shows anything.
+    fn supersede(&self) {
+        *self.superseded.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.lost.cancel();
+    }
+
     /// The newest item known to be in the inbox.
     pub(crate) fn tail(&self) -> Position {
         Position(self.tail.load(Ordering::Acquire))
@@ -80,7 +99,9 @@ pub(crate) struct Holds(Mutex<Vec<Arc<Hold>>>);
 
 impl Holds {
     pub(crate) fn add(&self, hold: Arc<Hold>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.iter().filter(|older| older.claim.task == hold.claim.task).for_each(|older| older.supersede());
+        holds.push(hold);
     }
 
     pub(crate) fn remove(&self, claim: &Claim) {
