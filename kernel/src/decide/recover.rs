@@ -9,6 +9,7 @@ use crate::limits::{SEALS_MAX, TOOL_STARTS_MAX};
 use crate::state::{ActionKind, Entry, OpenAction, RoundCall, Task, UnknownCall};
 
 /// What can be said of a call that a former holder began and did not finish (RC-2).
+#[expect(clippy::large_enum_variant, reason = "one a call that a crash cut off, taken apart at once")]
 #[derive(Debug, Clone)]
 pub enum Orphan {
     /// Its result was found.

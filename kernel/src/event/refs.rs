@@ -40,6 +40,7 @@ impl Payload {
             Self::QuestionAnswered(answered) => of(&answered.answer),
             Self::SubtaskSpawned(spawned) => [of(&spawned.goal), [&spawned.definition].into()].concat(),
             Self::SubtaskCompleted(done) => of(&done.answer),
+            Self::BackgroundJobEnded(ended) => of(&ended.output),
             Self::TaskSuspended(suspended) => maybe(suspended.answer.as_ref()),
             Self::TaskWoken(woken) => maybe(woken.item.data.as_ref()),
             Self::TaskSnapshot(snapshot) => [&snapshot.state_ref].into(),
@@ -50,6 +51,7 @@ impl Payload {
             Self::FilesRestored(restored) => maybe(restored.left.as_ref()),
             Self::AgentRevised(revised) => [&revised.definition].into(),
             Self::PluginsPinned(_)
+            | Self::BackgroundJobStarted(_)
             | Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)

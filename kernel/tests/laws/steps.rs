@@ -221,7 +221,7 @@ fn odd(kinds: &[DecisionKind]) -> Hand {
         let plan = hand.compose();
         let request = hand.ask(plan, 1);
         hand.answered(request, RequestStatus::Ok);
-        hand.push(MessagesAppended { messages: vec![hand::message(Role::Assistant, None, &[])] });
+        hand.push(MessagesAppended { jobs: vec![], messages: vec![hand::message(Role::Assistant, None, &[])] });
         hand.push(DecisionRecorded { answer: None, calls: vec![], kind: *kind, over: 0 });
     }
     hand

@@ -191,6 +191,7 @@ fn cl_9_a_summary_says_what_matters() {
         (created.into(), "coder: Go. Now."),
         (
             MessagesAppended {
+                jobs: vec![],
                 messages: vec![message(Role::Assistant, blocks), message(Role::User, Body::Ref(reference()))],
             }
             .into(),

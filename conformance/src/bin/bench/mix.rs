@@ -163,6 +163,7 @@ impl Life {
             blobs: Vec::new(),
             elapsed_ms: 12,
             files: Vec::new(),
+            job: None,
             output: text(seed, size),
             status: CallStatus::Ok,
             whole: None,

@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::items::say;
+use super::jobs::start_job;
 use super::plugins::{Aside, put_aside};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
@@ -123,6 +124,8 @@ pub struct CallOutcome {
     pub elapsed_ms: u64,
     /// Files that it changed, in order.
     pub files: Vec<ChangedFile>,
+    /// What it left running in the background, in one line, if it did.
+    pub job: Option<String>,
     /// What the model is told.
     pub output: String,
     /// How it ended.
@@ -280,14 +283,18 @@ pub(in crate::decide) fn finish_call(
     };
     let call = *call;
     draft.keep(outcome.blobs);
-    let output = Body::text(&outcome.output, draft.blobs());
     let runtime = draft.task().runtime();
     let rerun = runtime.rerun.as_ref().filter(|rerun| rerun.call == call);
     let listed = runtime.round.as_ref().and_then(|round| round.calls.get(call.index as usize));
     let tool = rerun.map(|rerun| &rerun.tool).or(listed.map(|call| &call.tool)).cloned().unwrap_or_default();
     let runs_again = rerun.is_some();
     let actor = alloc::format!("tool:{tool}");
-    let CallOutcome { aside, elapsed_ms, status, whole, files, .. } = outcome;
+    let CallOutcome { aside, elapsed_ms, status, whole, files, job, output: mut told, .. } = outcome;
+    if let Some(what) = job {
+        let job = start_job(draft, call, &tool, &what)?;
+        told = alloc::format!("Background job {job} was started.\n{told}");
+    }
+    let output = Body::text(&told, draft.blobs());
     let mut finished =
         ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
     for file in files {
@@ -304,7 +311,7 @@ pub(in crate::decide) fn finish_call(
         let told = alloc::format!(
             "Call {call} ({tool}), whose outcome was unknown, did not happen and was run now. It ended {}:\n{}",
             ended_as(status),
-            outcome.output
+            told
         );
         say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
     }
@@ -328,6 +335,7 @@ pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
         blobs: Vec::new(),
         elapsed_ms: 0,
         files: Vec::new(),
+        job: None,
         output: told.into(),
         status,
         whole: None,
