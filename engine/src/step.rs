@@ -30,6 +30,7 @@ use crate::error::LoadError;
 use crate::follow::Followers;
 use crate::heartbeat::Hold;
 use crate::host::Host;
+use crate::jobs::LiveJobs;
 use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
@@ -113,6 +114,7 @@ impl Drive {
             seen,
             pending: Vec::new(),
             flight: Flight::default(),
+            jobs: LiveJobs::new(self.host.clone(), self.hold.clone()),
             composition: Composition::default(),
             followers,
             spawns: BTreeMap::new(),
@@ -120,6 +122,7 @@ impl Drive {
             looked: BTreeMap::new(),
             after_crash: None,
             stopping: false,
+            parting: false,
             reconsidered: 0,
         };
         if needs {
@@ -219,6 +222,8 @@ struct Step<'a> {
     /// What came back from outside and is not on record yet.
     pending: Vec<Happened>,
     flight: Flight,
+    /// Background jobs that this hold runs.
+    jobs: LiveJobs,
     composition: Composition,
     /// Observers that keep their place in the log.
     followers: Followers,
@@ -231,6 +236,8 @@ struct Step<'a> {
     /// What becomes of the attempt they belong to, once it is known.
     after_crash: Option<AfterCrash>,
     stopping: bool,
+    /// Whether the worker no longer waits for people who might wake the task.
+    parting: bool,
     /// Appends in a row that were refused because the inbox had moved.
     reconsidered: u32,
 }
@@ -278,11 +285,25 @@ impl Step<'_> {
             }
         }
         self.flight.abort();
+        self.jobs.drop_all();
         ended
     }
 
+    /// Hands the claim back; what it kept alive ends first.
+    async fn release(&self, not_before: Option<Timestamp>) {
+        self.jobs.end_all().await;
+        self.drive.release(not_before).await;
+    }
+
+    /// The same for a moment, as after an outage.
+    async fn set_aside(&self) {
+        self.jobs.end_all().await;
+        self.drive.set_aside().await;
+    }
+
     async fn hand_in(&self, happened: &Happened) {
-        let Ok(Outcome::Call(outcome)) = &happened.what else { return };
+        // A job that a lost worker started is gone: the call has nothing to show for itself.
+        let Ok(Outcome::Call { outcome, job: None }) = &happened.what else { return };
         let Some(open) = self.task.governance().action(happened.action) else { return };
         let ActionKind::Call(call) = open.what else { return };
         if !matches!(outcome.status, CallStatus::Ok | CallStatus::Error) {
@@ -309,10 +330,16 @@ impl Step<'_> {
     async fn commit(&mut self, drafted: &Drafted, after: ClaimAfter) -> Committed {
         let status = drafted.task.status();
         let rests = status == Status::Waiting || status.is_over();
-        let after = if rests && !self.followers.is_empty() { ClaimAfter::Retain } else { after };
+        let keeps = status == Status::Waiting && self.jobs.keep(&drafted.task) && !self.stopping && !self.parting;
+        let after = if rests && (keeps || !self.followers.is_empty()) { ClaimAfter::Retain } else { after };
         let committed = self.drive.committer().commit(&mut self.task, drafted, self.seen, after).await;
         if let Committed::Written { .. } = committed {
             self.followers.show(drafted);
+            let started = self.pending.iter().filter_map(|happened| match &happened.what {
+                Ok(Outcome::Call { job, .. }) => job.clone(),
+                _ => None,
+            });
+            self.jobs.settle(&self.task, started.collect()).await;
         }
         committed
     }
@@ -320,7 +347,7 @@ impl Step<'_> {
     /// Records what came back, decides, commits.
     async fn turn(&mut self) -> Turned {
         if let Err(error) = self.look_at_inbox().await {
-            self.drive.set_aside().await;
+            self.set_aside().await;
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
@@ -380,7 +407,7 @@ impl Step<'_> {
         {
             Ok(checked) => checked,
             Err(why) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Turned::End(Ended::Unavailable(why));
             }
         };
@@ -402,13 +429,13 @@ impl Step<'_> {
         match Setup::read(&self.drive.host, &self.task).await {
             // A refusal leaves what this worker lacks in force.
             Ok(setup) if !plugins::lacking(&self.task, &setup.pins).is_empty() => {
-                self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+                self.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
                 return Turned::End(Ended::LacksPlugins);
             }
             Ok(setup) => (self.setup, self.unusable) = (setup, None),
             Err(SetupError::Unusable(failure)) => (self.setup, self.unusable) = (Setup::none(), Some(failure)),
             Err(SetupError::Unavailable(why)) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Turned::End(Ended::Unavailable(why));
             }
         }
@@ -420,7 +447,7 @@ impl Step<'_> {
     async fn fail(&mut self, failure: Failure) -> Ended {
         loop {
             if let Err(error) = self.look_at_inbox().await {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Ended::Unavailable(error.to_string());
             }
             match self.record_failure(failure.clone()).await {
@@ -455,7 +482,7 @@ impl Step<'_> {
             }
         }
         // A claim that came to nothing, which counts towards poison (ST-18).
-        self.drive.release(None).await;
+        self.release(None).await;
         Turned::End(Ended::HandedBack)
     }
 
@@ -559,7 +586,7 @@ impl Step<'_> {
                     decide::refusal(draft, happened.action, refusal)
                 }
             },
-            Ok(Outcome::Call(outcome)) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
+            Ok(Outcome::Call { outcome, .. }) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
             // Orphans are settled together; what was put back was recorded above.
             Ok(Outcome::Orphan(_) | Outcome::Restored { .. }) => Ok(()),
             Err(Broken(failure)) => decide::fail(draft, failure.clone(), &self.items),
@@ -609,9 +636,11 @@ impl Step<'_> {
     async fn wait(&mut self, act: &Act) {
         let clock = self.drive.host.clock.clone();
         let due = match act {
-            Act::WaitUntil(due) => Some(Duration::from_millis(due.millis_since(self.drive.now()) + 1)),
+            Act::WaitUntil(due) => Some(*due),
+            Act::Rest => self.task.wake().at,
             _ => None,
         };
+        let due = due.map(|due| Duration::from_millis(due.millis_since(self.drive.now()) + 1));
         let timer = async {
             match due {
                 Some(wait) => clock.sleep(wait).await,
@@ -626,9 +655,14 @@ impl Step<'_> {
                 self.arrived(std::iter::once(happened).chain(ready));
             }
             () = self.drive.hold.news.notified() => {}
+            () = self.drive.hold.part.cancelled(), if !self.parting => {
+                self.parting = true;
+                self.jobs.end_all().await;
+            }
             () = self.drive.stop.cancelled(), if !self.stopping => self.drain(act).await,
             () = timer => {}
         }
+        self.drive.hold.go_on();
     }
 
     /// Takes in what came back. What was found of orphaned calls is kept until all of them were
@@ -644,13 +678,19 @@ impl Step<'_> {
     }
 
     /// The worker is to stop: a request is broken off, calls get a moment to end by
-    /// themselves and another to end when told to.
+    /// themselves and another to end when told to; then background jobs are ended.
     async fn drain(&mut self, act: &Act) {
         self.stopping = true;
         if matches!(act, Act::Ask(_)) {
             self.flight.abort();
-            return;
+        } else {
+            self.land().await;
         }
+        self.jobs.end_all().await;
+    }
+
+    /// Takes in what calls come to, for as long as one that is to stop waits for that.
+    async fn land(&mut self) {
         let host = self.drive.host.clone();
         let grace = host.clock.sleep(DRAIN);
         tokio::pin!(grace);

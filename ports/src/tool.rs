@@ -5,6 +5,7 @@ use plica_kernel::body::Blob;
 use plica_kernel::decide::ChangedFile;
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
+use crate::job::{StartedJob, TaskJobs};
 use crate::observer::{Outgoing, Record};
 
 /// What a tool does to the world.
@@ -75,6 +76,8 @@ pub struct CallContext {
     pub workspace: PathBuf,
     /// Names of variables of the worker's environment that the agent's commands may see.
     pub env: Vec<String>,
+    /// The background jobs of the task.
+    pub jobs: TaskJobs,
     /// Ends the call early when the claim is lost, or the turn or task is stopped: the tool
     /// stops what it started and returns what it knows.
     pub stop: StopSignal,
@@ -142,6 +145,9 @@ pub struct ToolOutput {
     pub blobs: Vec<Blob>,
     /// Files of the workspace that it changed, in order, so that a rewind can put them back.
     pub files: Vec<ChangedFile>,
+    /// What it left running in the background: on record with the call's end, which tells the
+    /// model its id, and dead with its worker (ST-13).
+    pub job: Option<StartedJob>,
     /// Records to append with the call's outcome (EN-9).
     pub records: Vec<Record>,
     /// What to send to other tasks with it.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plica_kernel::id::{CallId, Epoch, RunId, Seq, TaskId, idempotency_key};
-use plica_ports::{CallContext, Recovered, Stop, StopSignal, Tool, ToolError, ToolOutput};
+use plica_ports::{CallContext, Recovered, Stop, StopSignal, TaskJobs, Tool, ToolError, ToolOutput};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -99,6 +99,7 @@ pub fn context(workspace: &Path) -> CallContext {
         run: RunId::new("run-1").unwrap(),
         workspace: workspace.to_path_buf(),
         env: vec![],
+        jobs: TaskJobs::none(),
         stop: StopSignal::never(),
     }
 }
