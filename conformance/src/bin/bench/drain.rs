@@ -11,12 +11,16 @@ use tokio::task::JoinSet;
 
 use crate::Bench;
 use crate::engine::{Engine, Talk, now_micros};
+use crate::measure::by_turns_of;
 use crate::place::{self, Kind, Place, Site};
 use crate::processes::itself;
 use crate::report::{Bar, Limit, Report, rate};
 
 /// Tasks that are worked off.
 const TASKS: usize = 5_000;
+/// Tasks that are worked off in each turn among many others and among none, and turns.
+const SOME: usize = 1_500;
+const FEW: usize = 3;
 /// Tasks that one worker works on at once.
 const CONCURRENCY: usize = 4;
 /// Tasks submitted at once.
@@ -57,9 +61,9 @@ pub(crate) fn start(place: &Place<'_>, concurrency: usize, start: i64) -> Child 
 }
 
 /// Tasks a second that so many worker processes finish.
-fn drain(bench: &Bench, place: &Place<'_>, workers: usize) -> f64 {
+fn drain(bench: &Bench, place: &Place<'_>, tasks: usize, workers: usize) -> f64 {
     let engine = Arc::new(Engine::on(place.maker(), Talk::Rounds(1)));
-    bench.runtime.block_on(submit(&engine, TASKS));
+    bench.runtime.block_on(submit(&engine, tasks));
     drop(engine);
     let begins = now_micros() + START;
     let running: Vec<Child> = (0..workers).map(|_| start(place, CONCURRENCY, begins)).collect();
@@ -67,9 +71,9 @@ fn drain(bench: &Bench, place: &Place<'_>, workers: usize) -> f64 {
         assert!(worker.wait().expect("a worker ends").success(), "a worker failed");
     }
     let own = "FROM plica.tasks WHERE status = 'completed' AND id NOT LIKE 'copy-%' AND updated_at >=";
-    assert_eq!(place.number(&format!("SELECT count(*) {own} {begins}")), TASKS as i64, "every task is finished");
+    assert_eq!(place.number(&format!("SELECT count(*) {own} {begins}")), tasks as i64, "every task is finished");
     let last = place.number(&format!("SELECT max(updated_at) {own} {begins}"));
-    TASKS as f64 / ((last - begins) as f64 / 1e6)
+    tasks as f64 / ((last - begins) as f64 / 1e6)
 }
 
 /// Fills a store with rows of tasks that are finished or wait.
@@ -94,18 +98,21 @@ pub(crate) fn all(bench: &Bench, report: &mut Report) {
             let (ratio, ours, against) = (ours / against, rate(ours, "task"), rate(against, "task"));
             report.add(Bar { id: "drain", what: &what, ours, against, ratio, limit });
         };
-        let [one, four, sixteen] = [1, 4, 16].map(|workers| drain(bench, &site.place(&format!("{workers}")), workers));
+        let [one, four, sixteen] =
+            [1, 4, 16].map(|workers| drain(bench, &site.place(&format!("{workers}")), TASKS, workers));
         add(format!("{name}: {TASKS} tasks of one round by 4 workers, by 1"), four, one, Limit::AtLeast(least(kind)));
         add(format!("{name}: the same by 16 workers, by 1"), sixteen, one, Limit::AtLeast(least(kind)));
-        let full = site.place("full");
+        let (full, empty) = (site.place("full"), site.place("empty"));
         fill(bench, &full);
-        let full = drain(bench, &full, 4);
-        add(
-            format!("{name}: 4 workers, {FINISHED} finished and {WAITING} waiting; none"),
-            full,
-            four,
-            Limit::AtLeast(1.0 / 1.2),
-        );
+        let sides = by_turns_of(FEW, || drain(bench, &full, SOME, 4), || drain(bench, &empty, SOME, 4));
+        report.add(Bar {
+            id: "drain",
+            what: &format!("{name}: 4 workers, {FINISHED} finished and {WAITING} waiting; none"),
+            ours: rate(sides.ours, "task"),
+            against: rate(sides.against, "task"),
+            ratio: sides.ratio,
+            limit: Limit::AtLeast(1.0 / 1.2),
+        });
     }
 }
 
