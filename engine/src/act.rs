@@ -93,8 +93,8 @@ pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String
     Outcome::Call(Box::new(match result {
         Ok(output) => outcome(CallStatus::Ok, output, elapsed_ms),
         Err(ToolError::Failed(output)) => outcome(CallStatus::Error, output, elapsed_ms),
-        Err(ToolError::Unknown(text)) => outcome(CallStatus::Unknown, ToolOutput::text(text), elapsed_ms),
-        Err(ToolError::Stopped(text)) => outcome(CallStatus::Interrupted, ToolOutput::text(text), elapsed_ms),
+        Err(ToolError::Unknown(output)) => outcome(CallStatus::Unknown, output, elapsed_ms),
+        Err(ToolError::Stopped(output)) => outcome(CallStatus::Interrupted, output, elapsed_ms),
     }))
 }
 

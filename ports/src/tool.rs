@@ -162,17 +162,27 @@ pub enum ToolError {
     #[error("{}", .0.text)]
     Failed(ToolOutput),
     /// It may have happened: a mutation that timed out or lost its connection.
-    #[error("{0}")]
-    Unknown(String),
+    #[error("{}", .0.text)]
+    Unknown(ToolOutput),
     /// It was stopped from outside before it ended.
-    #[error("{0}")]
-    Stopped(String),
+    #[error("{}", .0.text)]
+    Stopped(ToolOutput),
 }
 
 impl ToolError {
     /// A failure of `text` and nothing else.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(ToolOutput::text(text))
+    }
+
+    /// An end that nobody can tell, with `text` and nothing else.
+    pub fn unknown(text: impl Into<String>) -> Self {
+        Self::Unknown(ToolOutput::text(text))
+    }
+
+    /// A stop from outside, with `text` and nothing else.
+    pub fn stopped(text: impl Into<String>) -> Self {
+        Self::Stopped(ToolOutput::text(text))
     }
 }
 

@@ -209,7 +209,7 @@ impl Tool for Hand {
             FAIL => return Err(ToolError::failed("it failed")),
             BLOCK => {
                 context.stop.stopped().await;
-                return Err(ToolError::Stopped("told to stop".into()));
+                return Err(ToolError::stopped("told to stop"));
             }
             _ => {}
         }

@@ -75,7 +75,7 @@ impl Tool for Bash {
         check(&args.command)?;
         let limit_ms = args.timeout.unwrap_or(BASH_TIMEOUT_DEFAULT_MS).clamp(1, BASH_TIMEOUT_MAX_MS);
         if context.stop.is_stopped() {
-            return Err(ToolError::Stopped("the call was stopped before the command was started".to_string()));
+            return Err(ToolError::stopped("the call was stopped before the command was started"));
         }
         let mut group = Group::start(&args.command, context).map_err(|error| {
             ToolError::failed(format!("the command could not be started in {}: {error}", context.workspace.display()))
@@ -134,7 +134,8 @@ fn failed(status: ExitStatus, Captured { mut text, whole }: Captured) -> ToolOut
 }
 
 /// What is known of a command that did not end by itself.
-fn cut_off(what: &str, Captured { text, .. }: Captured) -> String {
+fn cut_off(what: &str, Captured { text, whole }: Captured) -> ToolOutput {
     let output = if text.is_empty() { "[no output]\n" } else { &text };
-    format!("the command {what}; what it did until then may have happened. Its output so far:\n{output}")
+    let text = format!("the command {what}; what it did until then may have happened. Its output so far:\n{output}");
+    ToolOutput { text, whole, ..ToolOutput::default() }
 }
