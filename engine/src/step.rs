@@ -2,6 +2,7 @@
 
 mod begin;
 mod flight;
+mod foresee;
 mod foresight;
 
 use std::collections::BTreeMap;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_kernel::decide::{
-    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Inputs, Orphan, Prepared, RecordError, Refusal,
-    Spawn, Stamp,
+    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Foreseen, Inputs, Orphan, Prepared, RecordError,
+    Refusal, Spawn, Stamp,
 };
 use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
@@ -38,6 +39,7 @@ use crate::plugins::{self, Lacks};
 use crate::revise;
 use crate::setup::{Setup, SetupError};
 use flight::Flight;
+use foresee::add_foreseen;
 
 /// How long a task is left alone that could not go on because something was out of reach.
 const OUTAGE_REST_MS: u64 = 1_000;
@@ -118,6 +120,7 @@ impl Drive {
             composition: Composition::default(),
             followers,
             spawns: BTreeMap::new(),
+            foreseen: OfCalls::default(),
             rewinds: BTreeMap::new(),
             looked: BTreeMap::new(),
             after_crash: None,
@@ -229,6 +232,8 @@ struct Step<'a> {
     followers: Followers,
     /// What approved calls that spawn a child come to.
     spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What calls that are about to start will change.
+    foreseen: OfCalls,
     /// What rewinds come to, by the item that asks.
     rewinds: BTreeMap<Position, Result<Prepared, String>>,
     /// What was found of calls that a former holder left open, by their start.
@@ -240,6 +245,13 @@ struct Step<'a> {
     parting: bool,
     /// Appends in a row that were refused because the inbox had moved.
     reconsidered: u32,
+}
+
+/// What was foreseen of calls: of those of a reply by its request, of others by themselves.
+#[derive(Default)]
+struct OfCalls {
+    replies: BTreeMap<Seq, Vec<Foreseen>>,
+    calls: BTreeMap<CallId, Foreseen>,
 }
 
 /// What a round of deciding came to.
@@ -373,6 +385,7 @@ impl Step<'_> {
                 self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
                 self.rewinds.clear();
+                self.foreseen = OfCalls::default();
                 if self.task.governance().actions.is_empty() {
                     self.looked.clear();
                     self.after_crash = None;
@@ -543,6 +556,7 @@ impl Step<'_> {
             run: self.drive.hold.claim.run.clone(),
             pins: self.setup.pins.clone(),
             spawns: self.spawns.clone(),
+            foreseen: self.foreseen.calls.clone(),
             rewinds: self.rewinds.clone(),
             stopping: self.stopping,
             unusable: self.unusable.clone(),
@@ -578,7 +592,8 @@ impl Step<'_> {
         match &happened.what {
             Ok(Outcome::Reply { reply, elapsed }) => match &**reply {
                 Ok(reply) => {
-                    let answer = self.answer(draft.task(), reply, *elapsed);
+                    let foreseen = self.foreseen.replies.get(&happened.action);
+                    let answer = self.answer(draft.task(), reply, foreseen, *elapsed);
                     decide::reply(draft, happened.action, answer)
                 }
                 Err(error) => {
@@ -593,8 +608,9 @@ impl Step<'_> {
         }
     }
 
-    fn answer(&self, task: &Task, reply: &Reply, elapsed: Duration) -> Answer {
-        let (calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
+    fn answer(&self, task: &Task, reply: &Reply, foreseen: Option<&Vec<Foreseen>>, elapsed: Duration) -> Answer {
+        let (mut calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
+        add_foreseen(&mut calls, foreseen);
         let policy = self.drive.host.policy.as_ref();
         let patch = policy.and_then(|policy| {
             let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;

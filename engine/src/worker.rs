@@ -23,8 +23,10 @@ use crate::step::{Drive, Ended};
 
 /// How often held tasks' inboxes are looked at: a cancel reaches its holder within a second.
 const GLANCE: Duration = Duration::from_millis(250);
-/// Longest wait for work before looking again.
+/// Longest wait for work before looking again, where the end of others' work ends this worker too.
 const POLL: Duration = Duration::from_secs(1);
+/// The same for a worker that goes on whatever others do: the store tells it of work.
+const RESIDENT_POLL: Duration = Duration::from_secs(5);
 /// Wait after the store was unavailable.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -403,6 +405,7 @@ impl Worker {
         let left_alone = &running.left_alone;
         let store = &self.host.store;
         let clock = &self.host.clock;
+        let poll = if self.is_resident() { RESIDENT_POLL } else { POLL };
         let work = async {
             if out_of_reach {
                 clock.sleep(PAUSE).await;
@@ -418,7 +421,7 @@ impl Worker {
                 clock.sleep(POLL).await;
                 return Ok(());
             }
-            store.wait_claimable(&self.options.queues, POLL).await
+            store.wait_claimable(&self.options.queues, poll).await
         };
         let joined = tokio::select! {
             biased;

@@ -1,8 +1,8 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use plica_kernel::body::Blob;
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
 use crate::job::{StartedJob, TaskJobs};
@@ -217,6 +217,14 @@ pub trait Tool: Send + Sync {
     /// Where the tool comes from, as records name it: a server, or the host itself.
     fn source(&self) -> &str {
         "host"
+    }
+
+    /// What a call will change in the files of `workspace` if it does what it is asked to. Asked
+    /// before the call's start goes on record, which keeps it (TO-5): a rewind puts a file back even
+    /// if the call is cut off. `args` is JSON text, valid by the schema; the default foresees nothing.
+    async fn foresee(&self, args: &str, workspace: &Path) -> Foreseen {
+        let _ = (args, workspace);
+        Foreseen::default()
     }
 
     /// Runs a call. `args` is JSON text, valid by the schema.

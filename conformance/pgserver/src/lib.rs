@@ -14,7 +14,7 @@ mod schema;
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-pub use keeper::{Profile, Server, ServerError};
+pub use keeper::{Identity, Profile, Server, ServerError};
 pub use schema::{Fresh, Hand};
 
 /// Names a server to use instead of one of our own: a URL without parameters.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use plica_engine::{ModelSource, ModelSourceError};
 use plica_kernel::body::{Blob, MEDIA_BYTES, MEDIA_TEXT};
 use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::event::{FileWas, Usage};
 use plica_kernel::message::Block;
 use plica_ports::{
@@ -108,19 +108,18 @@ impl Outside {
         self.files.lock().expect("no tool panics").clone()
     }
 
+    /// What writing a file's own path into it changes.
+    fn putting(&self, path: &str) -> Foreseen {
+        let blob = self.files().remove(path).map(|bytes| Blob::new(MEDIA_BYTES, bytes));
+        let before = blob.as_ref().map_or(FileWas::Absent, |blob| FileWas::Kept(blob.reference.clone()));
+        let file = ChangedFile { after: Some(content_hash(path.as_bytes())), before, path: path.to_owned() };
+        Foreseen { blobs: blob.into_iter().collect(), files: vec![file] }
+    }
+
     fn put_file(&self, path: &str) -> ToolOutput {
-        let bytes = path.as_bytes().to_vec();
-        let after = Some(content_hash(&bytes));
-        let before = self.files.lock().expect("no tool panics").insert(path.to_owned(), bytes);
-        let mut output = ToolOutput::text(format!("done: {path}"));
-        let before = before.map_or(FileWas::Absent, |bytes| {
-            let blob = Blob::new(MEDIA_BYTES, bytes);
-            let was = FileWas::Kept(blob.reference.clone());
-            output.blobs.push(blob);
-            was
-        });
-        output.files.push(ChangedFile { after, before, path: path.to_owned() });
-        output
+        let Foreseen { blobs, files } = self.putting(path);
+        self.files.lock().expect("no tool panics").insert(path.to_owned(), path.as_bytes().to_vec());
+        ToolOutput { blobs, files, ..ToolOutput::text(format!("done: {path}")) }
     }
 }
 
@@ -199,6 +198,11 @@ pub fn note_of(args: &str) -> String {
 impl Tool for Hand {
     fn declaration(&self) -> &ToolDeclaration {
         &self.declaration
+    }
+
+    async fn foresee(&self, args: &str, _: &Path) -> Foreseen {
+        let note = note_of(args);
+        if self.declaration.name == PUT { self.outside.putting(&note) } else { Foreseen::default() }
     }
 
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {

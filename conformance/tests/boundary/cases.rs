@@ -222,8 +222,8 @@ pub const CASES: &[Case] = &[
             |event| after_answer(event, "first", Item::Message { text: "and then?".into() }),
             |event| after_answer(event, "second", Item::Rewind { to_seq: FIRST_TURN }),
             |event| {
-                let restored = matches!(event.payload, Payload::FilesRestored(_));
-                restored.then(|| Item::Message { text: "once more".into() })
+                let rewound = matches!(event.payload, Payload::TaskRewound(_));
+                rewound.then(|| Item::Message { text: "once more".into() })
             },
         ],
         ..PLAIN

@@ -25,6 +25,7 @@ pub type Calls = BTreeMap<String, CallStatus>;
 /// * how a call that was cut off ended (`unknown`, `recovered`, `interrupted` or `cancelled`
 ///   instead of what it would have said), and so what the model was told of it;
 /// * the order in which calls or children of one reply end;
+/// * whether a rewind finds a file to put back, since a call that was cut off may not have changed it;
 /// * late evidence, and where snapshots fall, since both follow from the above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
@@ -120,6 +121,7 @@ fn story(events: &[Envelope]) -> Vec<String> {
     for event in events {
         let line = match &event.payload {
             Payload::TaskSnapshot(_) | Payload::LateResultRecorded(_) | Payload::LLMRetryScheduled(_) => continue,
+            Payload::FilesRestoring(_) | Payload::FilesRestored(_) => continue,
             Payload::LLMRequestFinished(finished) if finished.status != RequestStatus::Ok => continue,
             Payload::LLMRequestStarted(started) if started.attempt > 1 => continue,
             Payload::ToolCallStarted(started) if started.attempt > 1 => continue,

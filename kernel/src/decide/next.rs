@@ -1,7 +1,7 @@
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
-use super::record::{Prepared, Spawn};
+use super::record::{Foreseen, Prepared, Spawn};
 use crate::event::{Failure, FailureReason, PluginPin};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
@@ -25,6 +25,8 @@ pub struct Inputs {
     /// What calls come to that people approved and that spawn a child; the error is told to the
     /// model.
     pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What calls will change that people approved or said to run now (TO-5).
+    pub foreseen: BTreeMap<CallId, Foreseen>,
     /// What rewinds come to that were asked for, by the item that asks; the error says why one
     /// is refused.
     pub rewinds: BTreeMap<Position, Result<Prepared, String>>,

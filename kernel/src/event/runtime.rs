@@ -166,6 +166,10 @@ pub struct ToolCallStarted {
     pub attempt: u32,
     /// The call.
     pub call: CallId,
+    /// Files that it will change and what they hold until then (TO-5), so that a rewind knows of them
+    /// even if the call is cut off. What its end says of them counts, if it says anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
     /// The tool.
     pub tool: String,
 }

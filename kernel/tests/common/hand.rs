@@ -257,7 +257,7 @@ pub fn decision(calls: usize) -> DecisionRecorded {
 }
 
 pub fn started(call: CallId, attempt: u32) -> ToolCallStarted {
-    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, tool: "Tool".into() }
+    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, files: Vec::new(), tool: "Tool".into() }
 }
 
 pub fn finished(call: CallId, status: CallStatus, output: &str) -> ToolCallFinished {

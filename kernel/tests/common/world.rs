@@ -6,9 +6,9 @@ use std::fmt;
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
-    Act, AfterCrash, Answer, Aside, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs,
-    Orphan, PluginRecord, Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal, reply,
-    restored, revise, settle_orphans,
+    Act, AfterCrash, Answer, Aside, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Foreseen,
+    Inputs, Orphan, PluginRecord, Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal,
+    reply, restored, revise, settle_orphans,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
@@ -311,6 +311,7 @@ impl World {
             items,
             run,
             pins: self.pins(),
+            foreseen: Default::default(),
             spawns: Default::default(),
             rewinds: self.rewinds.clone(),
             stopping: false,
@@ -676,7 +677,8 @@ impl World {
                 } else if self.choices.chance(25) {
                     CallPlan::Deny { reason: self.text("no"), tool: "Tool".into() }
                 } else {
-                    CallPlan::Start { args, rule: Some("rule".into()), tool: "Tool".into() }
+                    let foreseen = Foreseen { blobs: vec![], files: self.files() };
+                    CallPlan::Start { args, foreseen, rule: Some("rule".into()), tool: "Tool".into() }
                 });
             }
         }
@@ -747,8 +749,7 @@ impl World {
         } else {
             vec![]
         };
-        let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
-        let files = vec![file; self.choices.below(8) / 3];
+        let files = self.files();
         let job = (status == CallStatus::Ok && self.choices.chance(self.habits.job)).then(|| self.text("sleep"));
         CallOutcome {
             aside: Aside { records, sent: vec![] },
@@ -760,6 +761,11 @@ impl World {
             status,
             whole: None,
         }
+    }
+
+    fn files(&mut self) -> Vec<ChangedFile> {
+        let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
+        vec![file; self.choices.below(8) / 3]
     }
 }
 

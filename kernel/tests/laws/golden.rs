@@ -176,8 +176,13 @@ fn calls() -> Vec<[Payload; 2]> {
         phase: Some("explore".into()),
         todos: Some(text(r#"[{"content":"look","status":"in_progress"}]"#)),
     };
-    let started =
-        ToolCallStarted { args: text("{\"command\": \"ls\"}"), attempt: 1, call: call(), tool: "Bash".into() };
+    let started = ToolCallStarted {
+        args: text("{\"command\": \"ls\"}"),
+        attempt: 1,
+        call: call(),
+        files: Vec::new(),
+        tool: "Bash".into(),
+    };
     let finished = ToolCallFinished {
         again: true,
         call: call(),
@@ -200,7 +205,10 @@ fn calls() -> Vec<[Payload; 2]> {
             TaskStatePatched { call: Some(call()), patch }.into(),
             TaskStatePatched { call: None, patch: TaskStatePatch::default() }.into(),
         ],
-        [started.clone().into(), ToolCallStarted { args: big("args"), ..started }.into()],
+        [
+            started.clone().into(),
+            ToolCallStarted { args: big("args"), files: vec![finished.files[0].clone()], ..started }.into(),
+        ],
         [
             finished.clone().into(),
             ToolCallFinished {

@@ -34,6 +34,7 @@ fn inputs(items: Vec<InboxItem>) -> Inputs {
         items,
         run,
         pins: vec![],
+        foreseen: Default::default(),
         spawns: Default::default(),
         rewinds: Default::default(),
         stopping: false,

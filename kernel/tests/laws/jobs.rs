@@ -73,6 +73,7 @@ fn taken_in(task: &Task, run: &str, items: Vec<Item>) -> (Task, Vec<Envelope>, A
         now: task.head().at,
         items: items.into_iter().enumerate().map(deliver).collect(),
         run,
+        foreseen: Default::default(),
         pins: vec![],
         spawns: Default::default(),
         rewinds: Default::default(),

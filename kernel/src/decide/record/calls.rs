@@ -35,6 +35,8 @@ pub enum CallPlan {
     Start {
         /// The arguments that run, as JSON text.
         args: String,
+        /// The files that it will change.
+        foreseen: Foreseen,
         /// The rule that lets it run.
         rule: Option<String>,
         /// The tool.
@@ -145,6 +147,15 @@ pub struct ChangedFile {
     pub path: String,
 }
 
+/// Files that a call will change if it does what it is asked to, before it starts (TO-5).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Foreseen {
+    /// What they hold now, as far as that is kept.
+    pub blobs: Vec<Blob>,
+    /// What each holds now and will hold then.
+    pub files: Vec<ChangedFile>,
+}
+
 /// The digest that an approval is bound to: of the exact call, as it would run (EN-3).
 fn digest(draft: &Draft, call: CallId, tool: &str, args: &str) -> Result<Hash, RecordError> {
     #[derive(serde::Serialize)]
@@ -174,9 +185,9 @@ pub(super) fn begin_calls(draft: &mut Draft, decision: Seq, plans: Vec<CallPlan>
 /// `sharers` are the children of the reply that are still to be spawned.
 fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan, sharers: u64) -> Result<(), RecordError> {
     match plan {
-        CallPlan::Start { args, tool, .. } => {
+        CallPlan::Start { args, foreseen, tool, .. } => {
             let args = Body::of(&args, MEDIA_JSON, draft.blobs());
-            start_call(draft, call, &clip(&tool, TOOL_BYTES_MAX), 1, args)
+            start_call(draft, call, &clip(&tool, TOOL_BYTES_MAX), (1, args), foreseen)
         }
         CallPlan::Deny { reason, tool } => deny_call(draft, call, &tool, &reason),
         CallPlan::Ask { args, expires_ms, rule, tool } => {
@@ -214,18 +225,26 @@ pub(super) fn deny_call(draft: &mut Draft, call: CallId, tool: &str, reason: &st
     draft.push("guard", Origin::Engine, None, denied).map(|_| ())
 }
 
-/// Starts a call with these arguments, under the decision that allows it (CA-6).
+/// Starts a call, the n-th time with these arguments, under the decision that allows it (CA-6).
 pub(in crate::decide) fn start_call(
     draft: &mut Draft,
     call: CallId,
     tool: &str,
-    attempt: u32,
-    args: Body,
+    (attempt, args): (u32, Body),
+    foreseen: Foreseen,
 ) -> Result<(), RecordError> {
     let allowed = call_allowed_by(draft.task().governance(), call);
     let allowed = allowed.ok_or_else(|| draft.misplaced("nothing allows the call"))?;
     let actor = alloc::format!("tool:{tool}");
-    let started = ToolCallStarted { args, attempt, call, tool: tool.into() };
+    let mut started = ToolCallStarted { args, attempt, call, files: Vec::new(), tool: tool.into() };
+    draft.keep(foreseen.blobs);
+    for file in foreseen.files {
+        started.files.push(changed(draft, file));
+        if to_vec(&started)?.len() > PAYLOAD_BYTES_MAX {
+            started.files.pop();
+            break;
+        }
+    }
     draft.push(&actor, Origin::Tool, Some(allowed), started).map(|_| ())
 }
 
@@ -298,8 +317,7 @@ pub(in crate::decide) fn finish_call(
     let mut finished =
         ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
     for file in files {
-        let path = Body::text(&file.path, draft.blobs());
-        finished.files.push(FileChange { after: file.after, before: file.before, path });
+        finished.files.push(changed(draft, file));
         if to_vec(&finished)?.len() > PAYLOAD_BYTES_MAX - FILES_OVER_BYTES {
             finished.files.pop();
             finished.files_over += 1;
@@ -316,6 +334,10 @@ pub(in crate::decide) fn finish_call(
         say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
     }
     put_aside(draft, Origin::Tool, aside)
+}
+
+fn changed(draft: &mut Draft, ChangedFile { after, before, path }: ChangedFile) -> FileChange {
+    FileChange { after, before, path: Body::text(&path, draft.blobs()) }
 }
 
 /// How a call ended, in words.

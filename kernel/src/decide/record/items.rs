@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec, vec::Vec};
 
-use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
+use super::calls::{CallOutcome, Foreseen, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
 use super::jobs::end_job;
 use super::plugins::pin;
 use crate::body::Body;
@@ -165,11 +165,21 @@ pub(in crate::decide) fn resolve(draft: &mut Draft, position: Position, inputs: 
         CallResolution::Skip => "go on without it".into(),
         CallResolution::NotLanded => {
             pin(draft, &inputs.pins)?;
-            return start_call(draft, *call, &unknown.tool, unknown.starts + 1, unknown.args);
+            return start_call(
+                draft,
+                *call,
+                &unknown.tool,
+                (unknown.starts + 1, unknown.args),
+                foreseen(*call, inputs),
+            );
         }
     };
     let told = alloc::format!("Of call {call} ({}), whose outcome was unknown, a person says: {told}", unknown.tool);
     say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)
+}
+
+fn foreseen(call: CallId, inputs: &Inputs) -> Foreseen {
+    inputs.foreseen.get(&call).cloned().unwrap_or_default()
 }
 
 /// What a child that was told to stop says it had spent: that settles its slice (EN-4).
@@ -203,7 +213,7 @@ pub(in crate::decide) fn rule(
         },
         ApprovalVerdict::Approve => {
             pin(draft, &inputs.pins)?;
-            start_call(draft, call, &approval.tool, 1, approval.args)
+            start_call(draft, call, &approval.tool, (1, approval.args), foreseen(call, inputs))
         }
         ApprovalVerdict::Deny => {
             let told = reason

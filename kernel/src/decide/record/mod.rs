@@ -11,7 +11,7 @@ mod turn;
 
 use alloc::string::String;
 
-pub use calls::{CallOutcome, CallPlan, ChangedFile, Spawn, call_outcome};
+pub use calls::{CallOutcome, CallPlan, ChangedFile, Foreseen, Spawn, call_outcome};
 pub use plugins::{Aside, PluginRecord, Revision, observed, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use rewind::{Prepared, restored};
