@@ -16,6 +16,8 @@ use plica_ports::{
     ModelErrorKind, ModelRequest, Record, Recovered, Reply, StopReason, Tool, ToolDeclaration, ToolError, ToolOutput,
 };
 
+use crate::job::served;
+
 /// One reply of the model.
 #[derive(Debug, Clone, Default)]
 pub struct Say {
@@ -164,6 +166,8 @@ pub const STUDY: &str = "Study";
 pub const FAIL: &str = "Fail";
 /// Writes the file of its note, and can look whether it did.
 pub const PUT: &str = "Put";
+/// Leaves a job running.
+pub const SERVE: &str = "Serve";
 /// Goes on until it is told to stop.
 pub const BLOCK: &str = "Block";
 
@@ -184,7 +188,7 @@ impl Hand {
             };
             Arc::new(Self { declaration, outside: outside.clone() })
         };
-        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT].into_iter().map(make).collect()
+        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT, SERVE].into_iter().map(make).collect()
     }
 }
 
@@ -210,6 +214,10 @@ impl Tool for Hand {
         match self.declaration.name.as_str() {
             NOTE | MAIL => self.outside.land(&note),
             PUT => return Ok(self.outside.put_file(&note)),
+            SERVE => {
+                let slot = context.jobs.slot().ok_or_else(|| ToolError::failed("no room"))?;
+                return Ok(ToolOutput { job: Some(served(&note, slot)), ..ToolOutput::text("serving") });
+            }
             FAIL => return Err(ToolError::failed("it failed")),
             BLOCK => {
                 context.stop.stopped().await;
