@@ -145,7 +145,7 @@ impl SimTool {
             () = tokio::time::sleep(Duration::from_millis(ms)) => false,
         };
         self.gate.pass().await;
-        if stopped { Err(ToolError::Stopped("stopped half-way".into())) } else { Ok(()) }
+        if stopped { Err(ToolError::stopped("stopped half-way")) } else { Ok(()) }
     }
 
     /// The change is on its way, whatever becomes of this process.
@@ -185,7 +185,7 @@ impl SimTool {
                 if half.is_multiple_of(2) {
                     self.outside.land(key);
                 }
-                return Err(ToolError::Unknown(format!("no telling what became of {key}")));
+                return Err(ToolError::unknown(format!("no telling what became of {key}")));
             }
             Kind::Far => {}
             _ => self.land(key),

@@ -12,6 +12,7 @@ mod forks;
 mod golden;
 mod house;
 mod items;
+mod jobs;
 mod live_path;
 mod plugins;
 mod refusals;
