@@ -30,6 +30,8 @@ const CHILD: &str = "child";
 pub(crate) enum Talk {
     /// A call in each of so many replies.
     Rounds(u64),
+    /// A call in each of so many replies of every turn.
+    Turns(u64),
     /// A call that waits for an event.
     Event,
     /// A call that waits a number of whole seconds, such that the timers of all tasks are due one
@@ -44,6 +46,9 @@ impl Talk {
     fn calls(self, task: &TaskId, said: u64) -> Vec<(&'static str, String)> {
         match self {
             Self::Rounds(rounds) if said < rounds => {
+                vec![("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}"))]
+            }
+            Self::Turns(rounds) if !(said + 1).is_multiple_of(rounds + 1) => {
                 vec![("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}"))]
             }
             Self::Event if said == 0 => vec![("Wait", format!("{{\"event\":\"{EVENT}\"}}"))],

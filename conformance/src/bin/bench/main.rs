@@ -9,6 +9,7 @@
 #![expect(clippy::float_arithmetic, reason = "rates and ratios, shown and thrown away")]
 
 mod appends;
+mod back;
 mod drain;
 mod engine;
 mod family;
@@ -46,7 +47,7 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 30] = [
+const CASES: [(&str, Case); 31] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
@@ -71,6 +72,7 @@ const CASES: [(&str, Case); 30] = [
     ("E6", rounds::wake),
     ("B1", appends::bytes),
     ("flat", rounds::flat),
+    ("back", back::all),
     ("idle", waiting::idle),
     ("wakes", waking::all),
     ("drain", drain::all),
