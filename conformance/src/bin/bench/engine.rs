@@ -15,8 +15,9 @@ use plica_ports::{
     CallContext, ContentStore, Definition, DeltaSink, Effect, Model, ModelChoice, ModelError, ModelRequest, Observer,
     OnCrash, PermissionMode, Reply, StopReason, Store, Tool, ToolDeclaration, ToolError, ToolOutput,
 };
-use plica_sqlite::{OpenOptions, SqliteStore};
+use plica_sqlite::SqliteStore;
 
+use crate::appends::OPTIONS;
 use crate::mix;
 
 /// The event that agents wait for.
@@ -121,7 +122,7 @@ impl Engine {
     }
 
     fn with(path: &Path, talker: Talker) -> Self {
-        let store = Arc::new(SqliteStore::open(path, OpenOptions::default()).expect("a path for a store"));
+        let store = Arc::new(SqliteStore::open(path, OPTIONS).expect("a path for a store"));
         let requests = Arc::new(Requests::default());
         let declaration = ToolDeclaration {
             name: "Read".into(),
