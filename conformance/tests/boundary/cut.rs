@@ -15,7 +15,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
 use tokio::sync::Notify;
 
-use crate::cases::FIRST_TURN;
+use crate::cases::{FIRST_JOB, FIRST_TURN};
 
 /// How an append is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +118,15 @@ pub struct People {
 }
 
 impl People {
+    async fn first_job(&self, task: &TaskId) -> Option<Seq> {
+        let log = self.inner.read(task, Seq(1), usize::MAX).await.expect("the log can be read");
+        let started = log.iter().find(|stored| {
+            let event = decode(&stored.body, &stored.hash).expect("what was written can be read");
+            event.kind() == EventType::BackgroundJobStarted
+        });
+        started.map(|stored| stored.seq)
+    }
+
     /// Back to where the first turn ended, which is another event in every run.
     async fn to_first_turn(&self, task: &TaskId) -> Item {
         let log = self.inner.read(task, Seq(1), usize::MAX).await.expect("the log can be read");
@@ -143,6 +152,11 @@ impl Layer for People {
                 let Some(item) = reaction(&event) else { continue };
                 let item = match item {
                     Item::Rewind { to_seq: FIRST_TURN } => self.to_first_turn(&batch.task).await,
+                    Item::Job { code, how, job: FIRST_JOB, output } => match self.first_job(&batch.task).await {
+                        Some(job) => Item::Job { code, how, job, output },
+                        // The call that was to start it was cut off.
+                        None => continue,
+                    },
                     item => item,
                 };
                 let key = DedupKey::new(format!("reaction-{number}")).expect("a word and a number");

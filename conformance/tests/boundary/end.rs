@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plica_engine::{Client, Said, Verdict};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
-use plica_kernel::event::{CallStatus, EventType, Payload, RequestStatus};
+use plica_kernel::event::{CallStatus, EventType, JobEnd, Payload, RequestStatus};
 use plica_kernel::id::{Queue, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::row::Status;
@@ -25,6 +25,7 @@ pub type Calls = BTreeMap<String, CallStatus>;
 /// * how a call that was cut off ended (`unknown`, `recovered`, `interrupted` or `cancelled`
 ///   instead of what it would have said), and so what the model was told of it;
 /// * the order in which calls or children of one reply end;
+/// * whether a rewind finds a file to put back, since a call that was cut off may not have changed it;
 /// * late evidence, and where snapshots fall, since both follow from the above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
@@ -39,6 +40,8 @@ pub struct End {
 pub struct Judged {
     pub end: End,
     pub calls: Calls,
+    /// How background jobs ended.
+    pub jobs: Vec<JobEnd>,
     pub kinds: BTreeSet<EventType>,
 }
 
@@ -49,6 +52,7 @@ pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
     let mut judged = Judged {
         end: End { status: Status::Ready, said: Vec::new(), stories: BTreeMap::new() },
         calls: Calls::new(),
+        jobs: Vec::new(),
         kinds: BTreeSet::new(),
     };
     for row in rows {
@@ -59,6 +63,7 @@ pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
         let stored = client.events(&row.id, Seq(1), usize::MAX).await.expect("the log can be read");
         let events: Vec<Envelope> =
             stored.iter().map(|event| decode(&event.body, &event.hash).expect("it decodes")).collect();
+        judged.jobs.extend(jobs(&row.id, &events));
         judged.kinds.extend(events.iter().map(Envelope::kind));
         let name = if row.id == *root { "root".to_owned() } else { row.facts.goal.clone() };
         judged.calls.extend(calls(&name, &events));
@@ -89,10 +94,40 @@ fn text(block: &Block) -> Option<&str> {
     }
 }
 
-/// Ids of tasks are other ones in every run.
+/// Ids of tasks are other ones in every run, and those of jobs in one that was cut before.
 fn without_ids(text: &str) -> String {
-    let word = |word: &str| if word.matches('-').count() >= 4 { "ID".to_owned() } else { word.to_owned() };
-    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split(' ') {
+        let is_job = words.last() == Some(&"job") && word.parse::<u64>().is_ok();
+        words.push(if is_job || word.matches('-').count() >= 4 { "ID" } else { word });
+    }
+    words.join(" ")
+}
+
+/// How each background job ended: once, and the model was told once (section 19).
+fn jobs(task: &TaskId, events: &[Envelope]) -> Vec<JobEnd> {
+    let of = |job: Seq| {
+        let ends = events.iter().filter(move |event| event.links.action == Some(job)).filter_map(ended);
+        let told = events.iter().filter(move |event| tells_of(event, job)).count();
+        (ends.collect::<Vec<_>>(), told)
+    };
+    let started = events.iter().filter(|event| event.kind() == EventType::BackgroundJobStarted);
+    let ends = started.map(|event| match of(event.seq) {
+        (ends, 1) if ends.len() == 1 => ends[0],
+        other => panic!("task {task}: job {} ended and was told {other:?}", event.seq),
+    });
+    ends.collect()
+}
+
+fn ended(event: &Envelope) -> Option<JobEnd> {
+    match &event.payload {
+        Payload::BackgroundJobEnded(ended) => Some(ended.how),
+        _ => None,
+    }
+}
+
+fn tells_of(event: &Envelope, job: Seq) -> bool {
+    matches!(&event.payload, Payload::MessagesAppended(said) if said.jobs.contains(&job))
 }
 
 /// Status of every call that was started, by the name of its task and its note.
@@ -120,6 +155,7 @@ fn story(events: &[Envelope]) -> Vec<String> {
     for event in events {
         let line = match &event.payload {
             Payload::TaskSnapshot(_) | Payload::LateResultRecorded(_) | Payload::LLMRetryScheduled(_) => continue,
+            Payload::FilesRestoring(_) | Payload::FilesRestored(_) => continue,
             Payload::LLMRequestFinished(finished) if finished.status != RequestStatus::Ok => continue,
             Payload::LLMRequestStarted(started) if started.attempt > 1 => continue,
             Payload::ToolCallStarted(started) if started.attempt > 1 => continue,

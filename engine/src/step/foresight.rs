@@ -28,7 +28,9 @@ impl Step<'_> {
         }
         self.read_answers().await;
         self.count_tree().await;
-        self.read_spawns().await
+        self.read_spawns().await?;
+        self.foresee().await;
+        Ok(())
     }
 
     /// Counts the tasks of the tree when one more may be spawned. Where they cannot be counted the

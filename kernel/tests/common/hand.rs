@@ -150,7 +150,7 @@ impl Hand {
 
     pub fn say(&mut self, said: &str) -> Seq {
         let message = message(Role::User, Some(MessageOrigin::Human), &[text(said)]);
-        self.push(MessagesAppended { messages: vec![message] })
+        self.push(MessagesAppended { jobs: vec![], messages: vec![message] })
     }
 
     pub fn compose(&mut self) -> Seq {
@@ -173,7 +173,7 @@ impl Hand {
         let plan = self.compose();
         let request = self.ask(plan, 1);
         self.answered(request, RequestStatus::Ok);
-        self.push(MessagesAppended { messages: vec![message(Role::Assistant, None, blocks)] });
+        self.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, blocks)] });
         let calls = blocks.iter().filter(|block| matches!(block, Block::ToolUse { .. })).count();
         self.push(decision(calls))
     }
@@ -257,7 +257,7 @@ pub fn decision(calls: usize) -> DecisionRecorded {
 }
 
 pub fn started(call: CallId, attempt: u32) -> ToolCallStarted {
-    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, tool: "Tool".into() }
+    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, files: Vec::new(), tool: "Tool".into() }
 }
 
 pub fn finished(call: CallId, status: CallStatus, output: &str) -> ToolCallFinished {

@@ -196,7 +196,7 @@ impl Story {
         }
         let said = self.word("reply");
         let blocks: Vec<_> = [text(&said)].into_iter().chain((0..count).map(|_| tool_use())).collect();
-        self.hand.push(MessagesAppended { messages: vec![message(Role::Assistant, None, &blocks)] });
+        self.hand.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, &blocks)] });
         let decision = self.hand.push(hand::decision(count));
         if self.choices.chance(30) {
             let patch = TaskStatePatch { add_notes: vec![self.word("note")], ..TaskStatePatch::default() };
@@ -358,7 +358,7 @@ fn sn_1_sn_7_a_snapshot_where_a_segment_is_full_knows_the_last_entry() {
     let plan = hand.compose();
     let request = hand.ask(plan, 1);
     hand.answered(request, RequestStatus::Ok);
-    hand.push(MessagesAppended { messages: vec![message(Role::Assistant, None, &[text("done")])] });
+    hand.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, &[text("done")])] });
     assert_eq!(hand.task().runtime().messages.len(), 128);
     hand.snapshot();
     hand.push(hand::decision(0));

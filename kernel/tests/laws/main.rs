@@ -11,6 +11,7 @@ mod bytes;
 mod golden;
 mod house;
 mod items;
+mod jobs;
 mod live_path;
 mod plugins;
 mod refusals;

@@ -84,6 +84,10 @@ impl<'a> Account<'a> {
                 "SubtaskCompleted" => event.payload["child"] == child.as_str() && by,
                 _ => kind == "LateResultRecorded" && names(call) && by,
             },
+            Item::Job { job, .. } => match kind {
+                "BackgroundJobEnded" => event.action == Some(job.0) && by,
+                _ => kind == "LateResultRecorded" && event.payload["answers"] == job.0,
+            },
             Item::Evidence { call, action, .. } => match kind {
                 "ToolCallFinished" => {
                     let taken_from_it = ["recovered", "error"].iter().any(|status| event.payload["status"] == *status);
