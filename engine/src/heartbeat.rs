@@ -46,6 +46,8 @@ pub(crate) struct Hold {
     /// On the worker's clock, measured from the sending of the last accepted claim or renewal.
     deadline: Mutex<Duration>,
     time: Mutex<StoreTime>,
+    /// Whether the same worker holds the task under a newer claim.
+    superseded: Mutex<bool>,
 }
 
 impl Hold {
@@ -60,6 +62,7 @@ impl Hold {
             tail: AtomicU64::new(claimed.verdict.inbox_tail.0),
             deadline: Mutex::new(sent + lease),
             time: Mutex::new(StoreTime::new(claimed.verdict.now, now)),
+            superseded: Mutex::new(false),
         }
     }
 
@@ -80,6 +83,22 @@ impl Hold {
     /// The store said that it is `now` when the worker's clock showed `at`.
     pub(crate) fn heard(&self, now: Timestamp, at: Duration) {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = StoreTime::new(now, at);
+    }
+
+    /// Shows something to observers that keep their place, unless a newer hold of this worker does
+    /// so: what they keep of a task is of one claim at a time (EN-5).
+    pub(crate) fn show(&self, show: impl FnOnce()) {
+        let superseded = self.superseded.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*superseded {
+            show();
+        }
+    }
+
+    /// The worker was given the task anew: this hold is lost, and what it was just showing is
+    /// shown before the newer one shows anything.
+    fn supersede(&self) {
+        *self.superseded.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.lost.cancel();
     }
 
     /// The task waits while its jobs live.
@@ -118,7 +137,9 @@ pub(crate) struct Holds(Mutex<Vec<Arc<Hold>>>);
 
 impl Holds {
     pub(crate) fn add(&self, hold: Arc<Hold>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.iter().filter(|older| older.claim.task == hold.claim.task).for_each(|older| older.supersede());
+        holds.push(hold);
     }
 
     pub(crate) fn remove(&self, claim: &Claim) {

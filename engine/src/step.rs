@@ -20,7 +20,8 @@ use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{AppendError, ClaimAfter, Claimed};
+use plica_ports::store::rules::is_woken;
+use plica_ports::store::{AppendError, ClaimAfter, Claimed, StoreError};
 use plica_ports::{ModelError, PolicyView, Reply, StopReason};
 use tokio_util::sync::CancellationToken;
 
@@ -93,10 +94,10 @@ impl Drive {
         let needs = unusable.is_none() && !lacking.is_empty() && !needs_no_plugin(&task, &claimed.items);
         if needs && !self.lacks.is_one_too_many(&task) {
             tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
-            self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+            self.put_off(millis(self.lease)).await;
             return Ended::LacksPlugins;
         }
-        let followers = match Followers::resume(&self.host, &task).await {
+        let followers = match Followers::resume(&self.host, &self.hold, &task).await {
             Ok(followers) => followers,
             Err(why) => {
                 self.set_aside().await;
@@ -155,7 +156,7 @@ impl Drive {
             Err(LoadError::UnknownTask(_)) => Blocked::UnreadableLog { rule: "the log is empty".into(), seq: Seq(1) },
             Err(error @ LoadError::NewerVersion { .. }) => {
                 tracing::warn!(task = %id, %error, "handed back");
-                self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+                self.put_off(millis(self.lease)).await;
                 return Err(Ended::NewerVersion);
             }
             Err(LoadError::Content { source, .. }) => {
@@ -191,7 +192,26 @@ impl Drive {
     /// Hands the claim back for a moment: an outage is no fault of the task, so the claim must
     /// not count towards poison (ST-18).
     async fn set_aside(&self) {
-        self.release(Some(self.now().plus_millis(OUTAGE_REST_MS))).await;
+        self.put_off(OUTAGE_REST_MS).await;
+    }
+
+    /// Hands the claim back for so long, so that it does not count towards poison (ST-18). Nothing
+    /// hands out again what rests, and observers that keep their place may not have seen all of it
+    /// yet: then the lease ends the claim, and the task is claimed once more (EN-5).
+    async fn put_off(&self, ms: u64) {
+        if self.host.is_followed() && self.rests().await.unwrap_or(true) {
+            return tracing::debug!(task = %self.hold.claim.task, "left to the end of its lease: observers may be behind");
+        }
+        self.release(Some(self.now().plus_millis(ms))).await;
+    }
+
+    /// Whether the task waits or is over, and nothing in its inbox changes that.
+    async fn rests(&self) -> Result<bool, StoreError> {
+        let (store, task) = (&self.host.store, &self.hold.claim.task);
+        let Some(row) = store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
+        let rests = row.projection.status == Status::Waiting || row.projection.status.is_over();
+        let items = store.inbox(task, Position(0)).await?;
+        Ok(rests && !is_woken(row.projection.status, &row.projection.wake, &items))
     }
 
     fn now(&self) -> Timestamp {
@@ -307,10 +327,15 @@ impl Step<'_> {
         self.drive.release(not_before).await;
     }
 
+    /// The same for so long.
+    async fn put_off(&self, ms: u64) {
+        self.jobs.end_all().await;
+        self.drive.put_off(ms).await;
+    }
+
     /// The same for a moment, as after an outage.
     async fn set_aside(&self) {
-        self.jobs.end_all().await;
-        self.drive.set_aside().await;
+        self.put_off(OUTAGE_REST_MS).await;
     }
 
     async fn hand_in(&self, happened: &Happened) {
@@ -442,7 +467,7 @@ impl Step<'_> {
         match Setup::read(&self.drive.host, &self.task).await {
             // A refusal leaves what this worker lacks in force.
             Ok(setup) if !plugins::lacking(&self.task, &setup.pins).is_empty() => {
-                self.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+                self.put_off(millis(self.drive.lease)).await;
                 return Turned::End(Ended::LacksPlugins);
             }
             Ok(setup) => (self.setup, self.unusable) = (setup, None),
@@ -488,7 +513,10 @@ impl Step<'_> {
         };
         if let Ok(drafted) = drafted {
             match self.commit(&drafted, ClaimAfter::ByStatus).await {
-                Committed::Written { held: true } => return Turned::Wait(Act::Rest),
+                Committed::Written { held: true } => {
+                    self.items.retain(|item| !drafted.consumed.contains(&item.position));
+                    return Turned::Wait(Act::Rest);
+                }
                 Committed::Written { held: false } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}

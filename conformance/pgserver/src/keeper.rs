@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The user that PostgreSQL runs as where it is root who starts it, which it refuses to be:
 /// `nobody`.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 /// How often another port is tried, when someone else took the free one in between.
 const PORTS_MAX: usize = 5;
 
@@ -68,6 +68,9 @@ pub enum ServerError {
     /// Not installed.
     #[error("no PostgreSQL server binaries in PATH or /usr/lib/postgresql; install the package postgresql")]
     Missing,
+    /// There is no pooler.
+    #[error("no pgbouncer in PATH or /usr/sbin; install the package pgbouncer")]
+    NoPooler,
     /// Something on the way failed.
     #[error("{what}: {error}")]
     Io {
@@ -81,7 +84,7 @@ pub enum ServerError {
     Refused(String),
 }
 
-fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
+pub(crate) fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
     move |error| ServerError::Io { what, error }
 }
 

@@ -218,10 +218,27 @@ fn taken_at_any_time(task: &Task, inputs: &Inputs) -> Option<Position> {
             task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
         }
         Item::Close { .. } | Item::Reopen { .. } => true,
+        Item::Verdict { call, .. } if rules_on_budget(task, *call) => comes_before_an_order(inputs, item.position),
         Item::Job { job, .. } => task.governance().action(*job).is_none() || !waits_for_jobs(task),
         item => came_too_late(task, item),
     });
     taken.map(|item| item.position)
+}
+
+/// Whether a ruling on this call is one on a budget.
+fn rules_on_budget(task: &Task, call: CallId) -> bool {
+    task.governance().budget_approval().is_some_and(|(asked, _)| asked == call)
+}
+
+/// Whether a rewind that is to be carried out, or an interrupt, comes after the item: either lets
+/// approvals lapse, and a budget that was raised before is of the task and not of its turn (EN-4).
+fn comes_before_an_order(inputs: &Inputs, position: Position) -> bool {
+    let stops = |item: &InboxItem| match item.item {
+        Item::Rewind { .. } => matches!(inputs.rewinds.get(&item.position), Some(Ok(_))),
+        Item::Interrupt { .. } => true,
+        _ => false,
+    };
+    inputs.items.iter().any(|item| item.position > position && stops(item))
 }
 
 /// Whether an item answers what is no longer pending and never will be: a call that was

@@ -94,6 +94,22 @@ impl Hand {
         Self { log: Log { appends: vec![vec![sealed]], blobs: BTreeMap::new() }, states: vec![task] }
     }
 
+    /// A log that branches off this one at `at`.
+    pub fn fork(&self, id: &str, at: Seq) -> Self {
+        let source = &self.states[at.0 as usize - 1];
+        let ledger = LedgerId::new("ledger").unwrap();
+        let forked = TaskForked {
+            ledger: ledger.clone(),
+            source: source.id().clone(),
+            source_hash: source.head().hash,
+            source_seq: at,
+        };
+        let event = first(id, &ledger, forked.into());
+        let sealed = event.seal().unwrap();
+        let task = Task::begin(&event, sealed.hash, Some(source)).unwrap();
+        Self { log: Log { appends: vec![vec![sealed]], blobs: self.log.blobs.clone() }, states: vec![task] }
+    }
+
     pub fn task(&self) -> &Task {
         self.states.last().unwrap()
     }

@@ -8,6 +8,7 @@ mod common;
 
 mod budgets;
 mod bytes;
+mod forks;
 mod golden;
 mod house;
 mod items;

@@ -121,7 +121,13 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask
              `plica worker --until-idle` is one"
                 .to_owned()
         }
-        Status::Waiting => format!("waits for {}", ways_to_wake(state, subtasks, now).join("\n  or for ")),
+        Status::Waiting => {
+            let mut ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
+            for word in words_beside(state) {
+                ways.push_str(&format!("\n  and takes beside that {word}"));
+            }
+            format!("waits for {ways}")
+        }
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
             None if attendance.workers.is_empty() => {
@@ -196,6 +202,14 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
     ways
+}
+
+/// What a person may say of calls whose outcome is unknown while the task waits for something
+/// else: it is taken with what ends the wait.
+fn words_beside(state: &Task) -> Vec<String> {
+    let is_opened_by_words = state.wake().any.iter().any(|one| one.key == WakeKey::Message);
+    let unknown = state.runtime().unknown.iter().filter(|_| !is_opened_by_words);
+    unknown.map(|unknown| word_on(state.id(), unknown)).collect()
 }
 
 /// How a person says what became of a call whose outcome is unknown.

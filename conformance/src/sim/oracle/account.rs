@@ -9,7 +9,8 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 9] = [
+const TRACES: [&str; 10] = [
+    "AgentRevised",
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",
@@ -107,7 +108,10 @@ impl<'a> Account<'a> {
                 _ => kind == "LateResultRecorded" && by && event.payload["call"].is_null(),
             },
             Item::Resolve { call, .. } => matches!(kind, "CallResolved" | "LateResultRecorded") && names(call) && by,
-            Item::Revise { .. } => kind == "AgentRevised" && by,
+            Item::Revise { definition } => {
+                let named = event.payload["definition"]["sha256"] == definition.sha256.to_string();
+                kind == "AgentRevised" && by && named
+            }
         }
     }
 

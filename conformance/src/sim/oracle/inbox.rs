@@ -197,6 +197,7 @@ pub fn steers(item: &Item) -> bool {
             | Item::Rewind { .. }
             | Item::Close { .. }
             | Item::Reopen { .. }
+            | Item::Revise { .. }
     )
 }
 

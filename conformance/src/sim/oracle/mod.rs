@@ -5,8 +5,10 @@
 
 mod account;
 mod book;
+mod doings;
 mod event;
 mod family;
+mod force;
 mod hold;
 mod inbox;
 mod log;
@@ -14,8 +16,9 @@ mod reckoning;
 mod rounds;
 mod waits;
 mod wake;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
 use std::sync::atomic::AtomicUsize;
@@ -27,7 +30,6 @@ use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
-use plica_ports::{CallContext, ModelRequest};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -38,10 +40,11 @@ use event::{Event, sha256};
 use hold::Hold;
 pub use inbox::Sent;
 use log::{Status, Surroundings};
-use reckoning::{finish_task, results_follow};
+use reckoning::finish_task;
 pub use waits::Need;
 
 use super::agents::Plans;
+use super::equipment::Equipment;
 use super::outside::Outside;
 use super::time::WorldClock;
 use super::tools::Kind;
@@ -67,8 +70,10 @@ impl fmt::Display for Violation {
 struct Books {
     ledger: String,
     tasks: BTreeMap<TaskId, Book>,
-    /// Content that was found to be there.
-    found: BTreeSet<String>,
+    /// Content that was found to be there, and its size.
+    found: BTreeMap<String, u64>,
+    /// What each process has.
+    equipment: BTreeMap<String, Arc<Equipment>>,
     violation: Option<Violation>,
     trace: Vec<String>,
 }
@@ -81,6 +86,8 @@ pub struct Oracle {
     outside: Arc<Outside>,
     clock: Arc<WorldClock>,
     traced: bool,
+    /// Whether an observer keeps its place in every log.
+    observed: bool,
     broken: Notify,
     needs: UnboundedSender<(TaskId, Need)>,
     open_needs: Arc<AtomicUsize>,
@@ -98,7 +105,29 @@ impl Oracle {
         needs: UnboundedSender<(TaskId, Need)>,
     ) -> Self {
         let books = Mutex::new(Books { ledger, ..Books::default() });
-        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs, open_needs: Arc::default() }
+        Self {
+            books,
+            plans,
+            outside,
+            clock,
+            traced,
+            observed: false,
+            broken: Notify::new(),
+            needs,
+            open_needs: Arc::default(),
+        }
+    }
+
+    /// The same, of a world in which an observer keeps its place in every log.
+    #[must_use]
+    pub fn observed(self) -> Self {
+        Self { observed: true, ..self }
+    }
+
+    /// A process starts that has these tools.
+    pub fn equipped(&self, instance: &str, equipment: Arc<Equipment>) {
+        self.note(|| format!("{instance} starts with {equipment:?}"));
+        self.books().equipment.insert(instance.to_owned(), equipment);
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -150,10 +179,22 @@ impl Oracle {
     pub fn claimed(&self, worker: &Worker, claimed: &Claimed, adopted: bool) {
         let claim = &claimed.claim;
         let until = claimed.lease_until;
+        let has = self.books().equipment.get(worker.instance.as_str()).cloned().unwrap_or_default();
         self.note(|| format!("{} claims {} epoch {} until {until}", worker.instance, claim.task, claim.epoch));
         self.check(&claim.task, |book| {
-            let hold =
-                Hold { instance: worker.instance.to_string(), epoch: claim.epoch.0, run: claim.run.to_string(), until };
+            let among = |wanted: fn(&Item) -> bool| claimed.items.iter().any(|item| wanted(&item.item));
+            let ends = among(|item| matches!(item, Item::Cancel { .. } | Item::Rewind { .. }));
+            let hold = Hold {
+                instance: worker.instance.to_string(),
+                epoch: claim.epoch.0,
+                run: claim.run.to_string(),
+                until,
+                lacks: !ends && !book.log.status.is_over() && book.log.rounds.force.is_lacking(&has),
+                excused: among(|item| matches!(item, Item::Revise { .. })),
+            };
+            if hold.lacks {
+                book.holds.taken_in_vain(&hold.instance, book.log.seq);
+            }
             if book.blocked {
                 return Err("a blocked task was handed out".into());
             }
@@ -194,7 +235,13 @@ impl Oracle {
         self.check(&claim.task, |book| {
             // One that waits or is over stays as it is.
             let works = matches!(book.log.status, Status::Ready | Status::Running);
-            book.holds.released(claim.epoch.0, claim.run.as_str(), not_before, works)
+            let unseen = self.observed && !works && not_before.is_none() && book.watch.is_behind();
+            book.holds.released(claim.epoch.0, claim.run.as_str(), not_before, works)?;
+            if unseen {
+                Err(format!("handed back before its observer was told: {}", book.watch.behind()))
+            } else {
+                Ok(())
+            }
         });
     }
 
@@ -215,14 +262,14 @@ impl Oracle {
     /// Content that the oracle has not seen yet.
     pub fn unseen(&self, references: Vec<(String, u64)>) -> Vec<(String, u64)> {
         let books = self.books();
-        references.into_iter().filter(|(sha256, _)| !books.found.contains(sha256)).collect()
+        references.into_iter().filter(|(sha256, _)| !books.found.contains_key(sha256)).collect()
     }
 
     /// Content that an event cites was looked for; `None` when it is not there.
     pub fn found(&self, task: &TaskId, (wanted, size): &(String, u64), bytes: Option<&[u8]>) {
         let right = bytes.is_some_and(|bytes| bytes.len() as u64 == *size && sha256(&[bytes]) == *wanted);
         if right {
-            self.books().found.insert(wanted.clone());
+            self.books().found.insert(wanted.clone(), *size);
         } else {
             self.violated(task.as_str(), format!("content {wanted} of {size} bytes is cited but not there"));
         }
@@ -234,10 +281,18 @@ impl Oracle {
             return self.violated(task.as_str(), "a task that nobody planned".into());
         };
         let ledger = self.books().ledger.clone();
+        let (has, lacks) = self.holders(task);
         for one in stored {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
-            let around =
-                Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
+            let around = Surroundings {
+                task: task.as_str(),
+                ledger: &ledger,
+                plan: &plan,
+                contents,
+                outside: &self.outside,
+                has: has.as_deref(),
+                lacks,
+            };
             let event = Event::read(task.as_str(), one);
             if let Ok(event) = &event
                 && event.kind == "TaskForked"
@@ -248,6 +303,14 @@ impl Oracle {
         }
         self.check(task, |book| book.log.append_ends());
         self.pass_on(task);
+    }
+
+    /// What the process has that holds a task, and whether it lacks a plugin for good.
+    fn holders(&self, task: &TaskId) -> (Option<Arc<Equipment>>, bool) {
+        let books = self.books();
+        let Some(book) = books.tasks.get(task) else { return (None, false) };
+        let has = book.holds.now.as_ref().and_then(|hold| books.equipment.get(&hold.instance)).cloned();
+        (has, book.holds.lacks_for_good())
     }
 
     /// Where a task may go back to.
@@ -274,10 +337,10 @@ impl Oracle {
     /// Whether a task is over, or waits for nothing but people, and nothing is left to do.
     pub fn has_ended(&self, task: &TaskId) -> bool {
         let books = self.books();
-        books
-            .tasks
-            .get(task)
-            .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
+        books.tasks.get(task).is_some_and(|book| {
+            let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
+            book.log.rests() && !works && !(self.observed && book.watch.is_behind())
+        })
     }
 
     /// An append was acknowledged; its events, which cite `contents`, were shown by
@@ -287,6 +350,7 @@ impl Oracle {
             self.violated(claim.task.as_str(), what);
         }
         self.check(&claim.task, |book| {
+            let lacks = book.holds.lacks();
             book.holds.appended(claim.epoch.0, claim.run.as_str(), now, !held)?;
             if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
@@ -298,6 +362,13 @@ impl Oracle {
                 account.settle(position.0, book.inbox.take(position.0)?)?;
             }
             account.close()?;
+            if lacks && !recent.iter().any(needs_no_plugin) {
+                return Err("a worker that lacks a plugin goes on with the task".into());
+            }
+            book.holds.lacks_no_more();
+            if self.observed && !held && book.watch.is_behind() {
+                return Err(format!("handed back before its observer was told: {}", book.watch.behind()));
+            }
             let rewound = recent.iter().any(|event| event.kind == "TaskRewound") || book.inbox.is_told_to_go_back();
             if let Some(position) = cancel.filter(|_| !book.log.status.is_over() && !rewound) {
                 return Err(format!("went on after its holder had seen cancel {position}"));
@@ -351,54 +422,11 @@ impl Oracle {
         });
     }
 
-    /// A tool's body is about to run: its start is on record (EN-2), and it is the only one of
-    /// its key unless it may run again.
-    pub fn tool_begins(&self, kind: Kind, args: &str, context: &CallContext) {
-        let key = &context.idempotency_key;
-        self.note(|| format!("{} begins {key} attempt {} epoch {}", kind.name(), context.attempt, context.epoch));
-        let begun = self.outside.effect(key).begun;
-        self.check(&context.task, |book| {
-            let id = context.call.to_string();
-            let call = book.log.rounds.calls.get(&id).ok_or_else(|| format!("call {id} runs but is not on record"))?;
-            let start = (context.attempt as usize).checked_sub(1).and_then(|nth| call.starts.get(nth));
-            match start {
-                Some(start) if start.epoch == context.epoch.0 && start.args == args && call.tool == kind.name() => {}
-                _ => return Err(format!("call {id} runs as attempt {} without a start on record", context.attempt)),
-            }
-            let most = if kind.is_retry_safe() { call.starts.len() } else { 1 };
-            if begun as usize >= most {
-                return Err(format!("{} {key} runs for the {}th time", kind.name(), begun + 1));
-            }
-            Ok(())
-        });
-    }
-
-    /// The model is asked: every call before has its result, and the conversation only grew.
-    pub fn model_asked(&self, request: &ModelRequest) {
-        self.note(|| format!("{} asks attempt {} after {}", request.task, request.attempt, request.assistant_messages));
-        self.check(&request.task, |book| {
-            results_follow(&request.messages)?;
-            let messages: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
-            let common = messages.len().min(book.shown.len());
-            if let Some(at) = (0..common).find(|at| messages[*at] != book.shown[*at]) {
-                let (now, before) = (&messages[at], &book.shown[at]);
-                return Err(format!("message {at} is shown to the model as {now:.300}, before it was {before:.300}"));
-            }
-            if messages.len() > common {
-                book.shown = messages;
-                // What the model is told after a reply that was cut is said again or not by
-                // what follows, so a last text is compared once it is no longer the last.
-                book.shown.pop_if(|message| message.starts_with("Text"));
-            }
-            Ok(())
-        });
-    }
-
     /// The world has come to its end: what was begun has ended, and nothing was lost.
     pub fn finish(&self, rows: &[Row]) {
         for plan in self.plans.all() {
             let row = rows.iter().find(|row| row.id == plan.id);
-            self.check(&plan.id, |book| finish_task(book, row));
+            self.check(&plan.id, |book| finish_task(book, row, self.observed));
         }
         for (key, effect) in self.outside.all() {
             let once = Kind::named(&effect.tool).is_some_and(|kind| kind.is_retry_safe()) || effect.begun <= 1;
@@ -407,4 +435,11 @@ impl Oracle {
             }
         }
     }
+}
+
+/// Whether the event needs no plugin, or ends the need for one: an end, a way back, another
+/// definition (RC-8).
+fn needs_no_plugin(event: &Event) -> bool {
+    let failed = event.kind == "TaskFailed" && event.payload["reason"] == "plugin_missing";
+    failed || matches!(event.kind.as_str(), "TaskCancelled" | "TaskRewound" | "AgentRevised")
 }
