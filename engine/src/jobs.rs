@@ -13,7 +13,7 @@ use plica_kernel::state::{EndedJob, Task};
 use plica_kernel::wake::Item;
 use plica_ports::store::DeliverError;
 use plica_ports::{JobExit, JobSlot, JobState, Jobs, KnownJob, RunningJob, TaskJobs};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::compose::text_of;
 use crate::heartbeat::Hold;
@@ -35,7 +35,7 @@ struct Live {
     job: RunningJob,
     what: String,
     /// Waits for its end and says so to the task.
-    watcher: AbortHandle,
+    watcher: JoinHandle<()>,
 }
 
 impl Drop for Live {
@@ -88,16 +88,33 @@ impl LiveJobs {
         end(live.into_values().collect()).await;
     }
 
+    /// Ends all of them and has their ends said to the task: whatever they change they have changed.
+    pub(crate) async fn conclude(&self) {
+        let live = std::mem::take(&mut *self.live.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut ending = JoinSet::new();
+        for mut live in live.into_values() {
+            ending.spawn(async move {
+                live.job.kill().await;
+                // One that was aborted or panicked leaves its job to be lost.
+                let _ = (&mut live.watcher).await;
+            });
+        }
+        tokio::select! {
+            () = async { while ending.join_next().await.is_some() {} } => {}
+            () = self.hold.lost.cancelled() => {}
+        }
+    }
+
     /// Ends all of them at once, whatever they are about: the claim is lost (RC-6).
     pub(crate) fn drop_all(&self) {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Says to the task that a job has ended, once it has: durable before anything comes of it.
-    fn watch(&self, task: &Task, id: Seq, tool: &str, job: RunningJob) -> AbortHandle {
+    fn watch(&self, task: &Task, id: Seq, tool: &str, job: RunningJob) -> JoinHandle<()> {
         let (host, hold, task, actor) =
             (self.host.clone(), self.hold.clone(), task.id().clone(), format!("tool:{tool}"));
-        let watcher = tokio::spawn(async move {
+        tokio::spawn(async move {
             let JobExit { code, how, output } = job.ended().await;
             let item = Item::Job { code, how, job: id, output };
             let Ok(dedup) = DedupKey::new(format!("job:{id}")) else { return };
@@ -113,8 +130,7 @@ impl LiveJobs {
                     }
                 }
             }
-        });
-        watcher.abort_handle()
+        })
     }
 }
 

@@ -27,10 +27,12 @@ pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
             Fault::Config(format!("no home folder for the default store ({error}); name one with --store sqlite:PATH"))
         })?;
         let path = strategy.data_dir().join("plica").join("plica.db");
-        return sqlite(path, OpenOptions { create_folder: true });
+        return sqlite(path, OpenOptions { create_folder: true, in_place: true });
     };
     match named.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false }),
+        Some(("sqlite", path)) if !path.is_empty() => {
+            sqlite(PathBuf::from(path), OpenOptions { create_folder: false, in_place: true })
+        }
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
         Some(("postgres" | "postgresql", _)) => postgres(named),
         // What was named may hold a password, but not before a colon.

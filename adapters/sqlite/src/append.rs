@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
 use crate::inbox::Parcel;
-use crate::rows::{Record, hash, id, int, to_json, untaken};
+use crate::rows::{Record, event_key, hash, id, int, to_json, untaken};
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
 
@@ -72,6 +72,7 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
                 // The rest after idle claims may have reached beyond the lease.
                 let sql = "UPDATE tasks SET claimable_at = lease_until WHERE key = ?1";
                 tx.conn.prepare_cached(sql)?.execute([record.key])?;
+                tx.moves_due();
             }
             return Ok(true);
         }
@@ -100,10 +101,13 @@ fn consume(tx: &Tx<'_>, task: i64, batch: &Batch) -> Result<(), Fail<AppendError
 }
 
 fn insert_events(tx: &Tx<'_>, task: i64, events: &[SealedEvent]) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO events (task, seq, type, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO events (key, type, baseline, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)";
     let mut statement = tx.conn.prepare_cached(sql)?;
     for event in events {
-        statement.execute((task, int(event.seq.0), event.kind.name(), event.hash.as_bytes(), &event.body))?;
+        let too_long = || rusqlite::Error::ToSqlConversionFailure("the log is longer than this store can keep".into());
+        let key = event_key(task, event.seq).ok_or_else(too_long)?;
+        let baseline = event.kind.is_baseline().then_some(1);
+        statement.execute((key, event.kind.name(), baseline, event.hash.as_bytes(), &event.body))?;
     }
     Ok(())
 }
@@ -169,6 +173,7 @@ fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
         ":now": tx.now.micros(),
         ":due": claimable_at(&standing, tx.now).map(|time| time.micros()),
     })?;
+    tx.moves_due();
     insert_blobs(tx, &task.blobs)?;
     insert_events(tx, key, &task.events)
 }

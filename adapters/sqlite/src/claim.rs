@@ -144,6 +144,7 @@ fn hold(
         rest.map(|time| time.micros()),
         idle_claims,
     ))?;
+    tx.moves_due();
     Ok(Claimed {
         claim,
         seq: record.locked.seq,
@@ -174,6 +175,7 @@ pub(crate) fn adopt(
 fn end_leases(tx: &Tx<'_>, process: i64) -> rusqlite::Result<()> {
     let sql = "UPDATE tasks SET lease_until = ?2, claimable_at = max(?2, ifnull(rest_until, ?2)) \
                WHERE holder = ?1 AND lease_until > ?2";
+    tx.moves_due();
     tx.conn.prepare_cached(sql)?.execute((process, tx.now.micros())).map(|_| ())
 }
 

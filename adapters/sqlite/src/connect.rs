@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use plica_kernel::id::LedgerId;
 use plica_ports::store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
@@ -179,6 +180,8 @@ impl Place {
             began.elapsed() < BUSY_MAX
         };
         conn.busy_handler(Some(handler)).map_err(fail)?;
+        // Else statements whose plan might depend on a value are prepared again at every binding.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fail)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(conn)
     }

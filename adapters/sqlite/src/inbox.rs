@@ -94,6 +94,7 @@ fn wake(tx: &Tx<'_>, record: &Record, item: &Item) -> rusqlite::Result<()> {
     let due = record.claimable_at.map_or(tx.now, |due| due.min(tx.now));
     let due = record.rest_until.map_or(due, |rest| rest.max(due));
     tx.conn.prepare_cached("UPDATE tasks SET claimable_at = ?2 WHERE key = ?1")?.execute((record.key, due.micros()))?;
+    tx.moves_due();
     Ok(())
 }
 

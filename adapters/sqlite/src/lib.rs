@@ -1,8 +1,8 @@
 //! The embedded store: tasks, events, inbox and bodies in one SQLite file, which several
 //! processes of one host may use at once.
 //!
-//! * One thread per handle writes. It takes every request that has piled up, runs each in a
-//!   savepoint with its own verdict, and commits them together with one flush of the
+//! * One thread of a handle writes at a time. It takes every request that has piled up, runs each
+//!   in a savepoint with its own verdict, and commits them together with one flush of the
 //!   write-ahead log; an answer is given after the commit (`writer`).
 //! * Reads have connections of their own and never hold a writer up (`read`).
 //! * Opening a store creates nothing, nor does reading it: a file that is not there yet reads
@@ -61,6 +61,12 @@ pub struct OpenOptions {
     /// place in a user's data folder. Without it a missing folder is an error, since it is
     /// most likely a slip of the pen.
     pub create_folder: bool,
+    /// Read and write on the thread that asks, as far as nobody else writes, instead of handing
+    /// over to another and back: two changes of thread take longer than most commits. It is for
+    /// hosts whose calls come from tasks of tokio's multi-thread runtime, which moves its other
+    /// work elsewhere meanwhile, and must not be set where they come from a
+    /// [`LocalSet`](tokio::task::LocalSet), which cannot. On other runtimes it changes nothing.
+    pub in_place: bool,
 }
 
 /// A store in one SQLite file.
@@ -87,6 +93,7 @@ pub struct SqliteStore {
     pulse: Arc<Pulse>,
     readers: Arc<Readers>,
     writer: OnceLock<Writer>,
+    in_place: bool,
 }
 
 impl SqliteStore {
@@ -125,8 +132,9 @@ impl SqliteStore {
         let place = Arc::new(Place::new(path, options.create_folder, time));
         Ok(Self {
             pulse: Arc::new(Pulse::new(Arc::clone(&place))),
-            readers: Arc::new(Readers::new(Arc::clone(&place))),
+            readers: Arc::new(Readers::new(Arc::clone(&place), options.in_place)),
             writer: OnceLock::new(),
+            in_place: options.in_place,
             place,
         })
     }
@@ -152,7 +160,7 @@ impl SqliteStore {
         if let Some(writer) = self.writer.get() {
             return Ok(writer);
         }
-        let started = Writer::start(Arc::clone(&self.place), Arc::clone(&self.pulse))?;
+        let started = Writer::start(Arc::clone(&self.place), Arc::clone(&self.pulse), self.in_place)?;
         // Of two that start at once one is dropped, and its thread ends without having done
         // anything.
         Ok(self.writer.get_or_init(|| started))

@@ -12,8 +12,9 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 use crate::connect::{Opened, Place};
 use crate::error::store_error;
 use crate::migrations::{MIGRATIONS, version_of};
-use crate::rows::{ROW, hash, id, int, limit, number, time_if, untaken, whole_row};
+use crate::rows::{LAST_SEQ, ROW, event_key, hash, id, limit, number, time_if, untaken, whole_row};
 use crate::workers;
+use crate::writer::may_block;
 
 /// Connections that are kept open between reads; a burst opens more for as long as it lasts.
 const KEPT: usize = 4;
@@ -23,11 +24,13 @@ const KEPT: usize = 4;
 pub(crate) struct Readers {
     place: Arc<Place>,
     idle: Mutex<Vec<Opened>>,
+    in_place: bool,
 }
 
 impl Readers {
-    pub(crate) fn new(place: Arc<Place>) -> Self {
-        Self { place, idle: Mutex::default() }
+    /// With `in_place` a read is made by the thread that asks, where that may block.
+    pub(crate) fn new(place: Arc<Place>, in_place: bool) -> Self {
+        Self { place, idle: Mutex::default(), in_place }
     }
 
     /// Runs `work` on one consistent view; `None` when there is no store.
@@ -35,6 +38,9 @@ impl Readers {
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
+        if self.in_place && may_block() {
+            return tokio::task::block_in_place(|| self.view(work));
+        }
         let readers = Arc::clone(self);
         tokio::task::spawn_blocking(move || readers.view(work))
             .await
@@ -90,6 +96,9 @@ fn key_of(conn: &Connection, task: &TaskId) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached("SELECT key FROM tasks WHERE id = ?1")?.query_row([task.as_str()], |row| row.get(0)).optional()
 }
 
+/// The statement behind [`events`].
+pub(crate) const EVENTS: &str = "SELECT seq, hash, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3";
+
 /// Events from `from` on; `None` for an unknown task.
 pub(crate) fn events(
     conn: &Connection,
@@ -98,14 +107,17 @@ pub(crate) fn events(
     most: usize,
 ) -> rusqlite::Result<Option<Vec<StoredEvent>>> {
     let Some(key) = key_of(conn, task)? else { return Ok(None) };
-    let sql = "SELECT seq, hash, body FROM events WHERE task = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?3";
-    let mut statement = conn.prepare_cached(sql)?;
-    statement.query_map((key, int(from.0), limit(most)), stored)?.collect::<rusqlite::Result<_>>().map(Some)
+    let Some(first) = event_key(key, from) else { return Ok(Some(Vec::new())) };
+    let mut statement = conn.prepare_cached(EVENTS)?;
+    statement
+        .query_map((first, event_key(key, LAST_SEQ), limit(most)), stored)?
+        .collect::<rusqlite::Result<_>>()
+        .map(Some)
 }
 
 /// The statement behind [`baselines`].
 pub(crate) const BASELINES: &str = "SELECT seq, hash, body FROM events WHERE task = ?1 \
-    AND type IN ('TaskForked', 'TaskSnapshot', 'TaskRewound', 'StepAttemptAbandoned') ORDER BY seq DESC LIMIT ?2";
+    AND baseline IS NOT NULL ORDER BY seq DESC LIMIT ?2";
 
 /// Baseline events, newest first; `None` for an unknown task.
 pub(crate) fn baselines(conn: &Connection, task: &TaskId, most: usize) -> rusqlite::Result<Option<Vec<StoredEvent>>> {

@@ -25,7 +25,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Beats after every commit that this process makes or notices.
 #[derive(Debug)]
 pub(crate) struct Pulse {
+    /// After each.
     beats: watch::Sender<u64>,
+    /// After those that may make something claimable, or end that.
+    due_beats: watch::Sender<u64>,
     place: Arc<Place>,
     /// How many watch; the thread that looks runs while there is one.
     watchers: Mutex<Watchers>,
@@ -46,17 +49,28 @@ pub(crate) struct Ear {
 
 impl Pulse {
     pub(crate) fn new(place: Arc<Place>) -> Self {
-        Self { beats: watch::Sender::new(0), place, watchers: Mutex::default() }
+        Self { beats: watch::Sender::new(0), due_beats: watch::Sender::new(0), place, watchers: Mutex::default() }
     }
 
-    /// Says that something was committed.
-    pub(crate) fn beat(&self) {
+    /// Says that something was committed, and whether it may have made something claimable.
+    pub(crate) fn beat(&self, moves_due: bool) {
         self.beats.send_modify(|beats| *beats = beats.wrapping_add(1));
+        if moves_due {
+            self.due_beats.send_modify(|beats| *beats = beats.wrapping_add(1));
+        }
     }
 
-    /// Begins to watch.
-    pub(crate) fn listen(self: &Arc<Self>) -> Result<Ear, StoreError> {
-        let beats = self.beats.subscribe();
+    /// Begins to watch for any commit.
+    fn listen(self: &Arc<Self>) -> Result<Ear, StoreError> {
+        self.ear(self.beats.subscribe())
+    }
+
+    /// Begins to watch for what may be claimed.
+    fn listen_for_due(self: &Arc<Self>) -> Result<Ear, StoreError> {
+        self.ear(self.due_beats.subscribe())
+    }
+
+    fn ear(self: &Arc<Self>, beats: watch::Receiver<u64>) -> Result<Ear, StoreError> {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         if !watchers.looking {
             let pulse = Arc::clone(self);
@@ -77,7 +91,7 @@ impl Pulse {
         while self.is_watched() {
             let sight = self.sight(&mut opened);
             if seen.replace(sight) != Some(sight) {
-                self.beat();
+                self.beat(true);
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -151,7 +165,7 @@ impl SqliteStore {
     /// Returns when something may be due in `queues`, or after `timeout`.
     pub(crate) async fn wait_due(&self, queues: &[Queue], timeout: Duration) -> Result<(), StoreError> {
         let until = Instant::now() + timeout.min(WAIT_MAX);
-        let mut ear = self.pulse.listen()?;
+        let mut ear = self.pulse.listen_for_due()?;
         let mut is_first = true;
         loop {
             let (outlook, lease_end) = self.sight(queues).await?;

@@ -1,23 +1,24 @@
-//! The one thread of this process that writes: it takes what has piled up, runs each request
-//! in its own savepoint with its own verdict, commits once, and only then answers.
+//! Writing, one batch at a time: what has piled up is taken together, each request runs in its
+//! own savepoint with its own verdict, all is committed once, and only then answered.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use plica_kernel::id::LedgerId;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::StoreError;
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
 
 use crate::connect::{Opened, Place};
 use crate::error::{Fail, Lost, is_busy, store_error};
 use crate::migrations::{MIGRATIONS, version_of};
 use crate::watch::Pulse;
 
-/// Requests that wait for the writer before callers wait for room.
-const QUEUE: usize = 1024;
-/// Requests that one commit may carry.
-const BATCH: usize = 256;
+mod desk;
+
+use desk::Desk;
 
 /// What the work of one request has: an open transaction under the write lock.
 #[derive(Debug)]
@@ -28,6 +29,15 @@ pub(crate) struct Tx<'a> {
     pub now: Timestamp,
     /// The store's name.
     pub ledger: &'a LedgerId,
+    /// Whether the time moved at which some task may be claimed, or who holds it.
+    due: &'a Cell<bool>,
+}
+
+impl Tx<'_> {
+    /// Notes that those are to look again who wait for something to claim.
+    pub(crate) fn moves_due(&self) {
+        self.due.set(true);
+    }
 }
 
 /// What a write is beside its work.
@@ -47,22 +57,24 @@ pub(crate) enum Kind<T, E> {
     LazyCreates,
 }
 
-/// The handle through which requests reach the writer.
-#[derive(Debug, Clone)]
+/// The handle through which requests reach whoever writes.
+#[derive(Debug)]
 pub(crate) struct Writer {
-    jobs: mpsc::Sender<Box<dyn Job>>,
+    desk: Arc<Desk>,
+    in_place: bool,
 }
 
 impl Writer {
-    /// Starts the thread; it ends when the last handle is dropped.
-    pub(crate) fn start(place: Arc<Place>, pulse: Arc<Pulse>) -> Result<Self, StoreError> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let run = move || Loop { place, pulse, queue, opened: None, flushing: true }.run();
+    /// Starts the thread; it ends when the handle is dropped. With `in_place` a request that
+    /// finds nobody writing is written by its own thread, where that may block.
+    pub(crate) fn start(place: Arc<Place>, pulse: Arc<Pulse>, in_place: bool) -> Result<Self, StoreError> {
+        let desk = Arc::new(Desk::new(Pen { place, pulse, opened: None, flushing: true }));
+        let served = Arc::clone(&desk);
         std::thread::Builder::new()
             .name("plica-sqlite".into())
-            .spawn(run)
+            .spawn(move || served.serve())
             .map_err(|error| StoreError::Unavailable(format!("the writer thread cannot be started: {error}")))?;
-        Ok(Self { jobs })
+        Ok(Self { desk, in_place })
     }
 
     /// Runs `work` in the next transaction. It may run more than once, each time on a
@@ -77,12 +89,25 @@ impl Writer {
         E: Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let stopped = || "the writer thread has stopped";
+        let stopped = || "the writer has stopped";
         let job = Box::new(Request { kind, work, verdict: None, reply });
-        if self.jobs.send(job).await.is_err() {
+        if !self.desk.has_room().await {
             return Err(Lost::Store(StoreError::Unavailable(stopped().into())));
         }
+        if self.in_place && may_block() {
+            if let Some(turn) = self.desk.take_turn(job) {
+                tokio::task::block_in_place(|| turn.write());
+            }
+        } else {
+            self.desk.hand_in(job);
+        }
         answer.await.unwrap_or_else(|_| Err(Lost::Unknown(stopped().into())))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.desk.close();
     }
 }
 
@@ -182,50 +207,34 @@ enum Outcome {
     Unknown(String),
 }
 
-struct Loop {
+/// What it takes to write: there is one, so that one request or batch is written at a time.
+#[derive(Debug)]
+struct Pen {
     place: Arc<Place>,
     pulse: Arc<Pulse>,
-    queue: mpsc::Receiver<Box<dyn Job>>,
     opened: Option<Opened>,
     /// Whether commits of the connection are flushed.
     flushing: bool,
 }
 
-impl Loop {
-    fn run(mut self) {
-        while let Some(first) = self.queue.blocking_recv() {
-            let mut batch = vec![first];
-            self.drain(&mut batch);
-            self.serve(batch);
-        }
-    }
-
-    /// Takes what has piled up, as far as one commit may carry it.
-    fn drain(&mut self, batch: &mut Vec<Box<dyn Job>>) {
-        while batch.len() < BATCH {
-            match self.queue.try_recv() {
-                Ok(job) => batch.push(job),
-                Err(_) => return,
-            }
-        }
-    }
-
-    fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        let outcome = self.attempt(&mut batch, true);
+impl Pen {
+    /// Commits `batch`, with what `more` adds to it while the lock is waited for, and answers.
+    fn write(&mut self, mut batch: Vec<Box<dyn Job>>, more: impl FnMut(&mut Vec<Box<dyn Job>>)) {
+        let outcome = self.attempt(&mut batch, more);
         if !matches!(outcome, Outcome::Void(_)) || batch.len() == 1 {
             return answer(batch, outcome);
         }
         for job in batch {
             let mut alone = vec![job];
-            let outcome = self.attempt(&mut alone, false);
+            let outcome = self.attempt(&mut alone, |_| ());
             answer(alone, outcome);
         }
     }
 
-    /// Runs and commits `batch` in one transaction. With `gather`, requests that arrive while
-    /// the lock is waited for join it.
-    fn attempt(&mut self, batch: &mut Vec<Box<dyn Job>>, gather: bool) -> Outcome {
-        let outcome = self.transact(batch, gather);
+    /// Runs and commits `batch` in one transaction. Requests that arrived while the lock was
+    /// waited for join it by `more`, when there is a flush to share.
+    fn attempt(&mut self, batch: &mut Vec<Box<dyn Job>>, more: impl FnMut(&mut Vec<Box<dyn Job>>)) -> Outcome {
+        let outcome = self.transact(batch, more);
         // Whatever broke may have left the connection in a state of which we know nothing; the
         // next batch gets a new one.
         if !matches!(outcome, Outcome::Committed | Outcome::Absent) {
@@ -234,7 +243,7 @@ impl Loop {
         outcome
     }
 
-    fn transact(&mut self, batch: &mut Vec<Box<dyn Job>>, gather: bool) -> Outcome {
+    fn transact(&mut self, batch: &mut Vec<Box<dyn Job>>, mut more: impl FnMut(&mut Vec<Box<dyn Job>>)) -> Outcome {
         match self.connect(batch.iter().any(|job| job.creates())) {
             Ok(true) => {}
             Ok(false) => return Outcome::Absent,
@@ -246,14 +255,24 @@ impl Loop {
             Ok(version) => return Outcome::Failed(self.place.newer(version)),
             Err(error) => return Outcome::Failed(store_error(&self.place.path, &error)),
         }
-        if gather && flush {
-            self.drain(batch);
+        if flush {
+            more(batch);
         }
         let Some(Opened { conn, ledger, .. }) = &self.opened else { return Outcome::Absent };
-        let before = conn.total_changes();
+        let (before, due) = (conn.total_changes(), Cell::new(false));
+        // A request that is alone needs no savepoint: the transaction is its own.
+        let is_alone = batch.len() == 1;
         for job in batch.iter_mut() {
-            if let Err(error) = run_alone(&self.place, conn, ledger, job.as_mut()) {
-                return Outcome::Void(store_error(&self.place.path, &error));
+            let tx = Tx { conn, now: self.place.time.now(), ledger, due: &due };
+            let ran =
+                if is_alone { run(&self.place, &tx, job.as_mut()) } else { run_apart(&self.place, &tx, job.as_mut()) };
+            match ran {
+                Ok(Ran::Undone) if is_alone => match execute(conn, "ROLLBACK") {
+                    Ok(()) => return Outcome::Committed,
+                    Err(error) => return Outcome::Void(store_error(&self.place.path, &error)),
+                },
+                Ok(_) => {}
+                Err(error) => return Outcome::Void(store_error(&self.place.path, &error)),
             }
         }
         let is_news = batch.iter().any(|job| job.is_news()) && conn.total_changes() != before;
@@ -262,7 +281,7 @@ impl Loop {
                 // Renewals are no news to anybody, and a claim that found nothing must not wake
                 // those that wait for something to claim.
                 if is_news {
-                    self.pulse.beat();
+                    self.pulse.beat(due.get());
                 }
                 Outcome::Committed
             }
@@ -308,21 +327,46 @@ fn answer(batch: Vec<Box<dyn Job>>, outcome: Outcome) {
     }
 }
 
-/// Runs one request in its savepoint.
+/// What is to become of what one request wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ran {
+    Kept,
+    Undone,
+}
+
+/// Runs one request.
 ///
 /// # Errors
 /// When the whole transaction is void.
-fn run_alone(place: &Place, conn: &Connection, ledger: &LedgerId, job: &mut dyn Job) -> rusqlite::Result<()> {
-    execute(conn, "SAVEPOINT request")?;
-    match job.run(&Tx { conn, now: place.time.now(), ledger }) {
-        Step::Keep => return execute(conn, "RELEASE request"),
+fn run(place: &Place, tx: &Tx<'_>, job: &mut dyn Job) -> rusqlite::Result<Ran> {
+    match job.run(tx) {
+        Step::Keep => return Ok(Ran::Kept),
         Step::Undo => {}
         // SQLite ends the transaction by itself on a full disk, a failing device and the like.
-        Step::Broke(error) if conn.is_autocommit() || is_busy(&error) => return Err(error),
+        Step::Broke(error) if tx.conn.is_autocommit() || is_busy(&error) => return Err(error),
         Step::Broke(error) => job.fail(store_error(&place.path, &error)),
     }
-    execute(conn, "ROLLBACK TO request")?;
-    execute(conn, "RELEASE request")
+    Ok(Ran::Undone)
+}
+
+/// Runs one request in its savepoint, which is gone afterwards.
+///
+/// # Errors
+/// When the whole transaction is void.
+fn run_apart(place: &Place, tx: &Tx<'_>, job: &mut dyn Job) -> rusqlite::Result<Ran> {
+    execute(tx.conn, "SAVEPOINT request")?;
+    let ran = run(place, tx, job)?;
+    if ran == Ran::Undone {
+        execute(tx.conn, "ROLLBACK TO request")?;
+    }
+    execute(tx.conn, "RELEASE request")?;
+    Ok(ran)
+}
+
+/// Whether this thread may wait for the disk: one of tokio's multi-thread runtime may, whose other
+/// work goes on elsewhere meanwhile.
+pub(crate) fn may_block() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {

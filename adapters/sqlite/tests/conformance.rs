@@ -45,7 +45,8 @@ async fn content() -> ContentSubject {
 
 plica_conformance::store_suite!(subject);
 
-/// The same suite by a clock that the tests move: waits of up to half a minute are proved too.
+/// The same suite by a clock that the tests move, so that waits of up to half a minute are proved
+/// too, and with reads and writes on the threads that ask.
 mod by_a_clock_that_is_moved {
     use super::*;
 
@@ -53,10 +54,11 @@ mod by_a_clock_that_is_moved {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("plica.db");
         let micros = Arc::new(AtomicI64::new(1_796_031_682_123_456));
+        let options = OpenOptions { in_place: true, ..OpenOptions::default() };
         let open = || {
             let shown = Arc::clone(&micros);
             let now = move || Timestamp::from_micros(shown.load(Ordering::Acquire));
-            Arc::new(SqliteStore::open_with_clock(&path, OpenOptions::default(), now).expect("a path is a path"))
+            Arc::new(SqliteStore::open_with_clock(&path, options, now).expect("a path is a path"))
         };
         let (store, second) = (open(), open());
         let advance = move |by: Duration| {

@@ -101,6 +101,8 @@ impl Step<'_> {
         let landing = rewind::landing(&*host.store, content, self.task.id(), head, *to_seq).await?;
         let prepared = match landing {
             Ok(landing) => {
+                // No job changes a file any more that was looked at.
+                self.jobs.conclude().await;
                 Ok(rewind::prepare(&*host.store, content, host.files.as_deref(), &self.task, landing).await?)
             }
             Err(why) => Err(why),

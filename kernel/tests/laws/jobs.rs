@@ -1,10 +1,10 @@
 //! Background jobs: how they start, end, are lost, and are told of.
 
 use plica_kernel::body::Body;
-use plica_kernel::decide::{Act, Draft, Inputs, Stamp, advance};
+use plica_kernel::decide::{Act, Draft, Inputs, Stamp, advance, forked};
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::*;
-use plica_kernel::id::{DedupKey, Epoch, Position, RunId, Seq};
+use plica_kernel::id::{DedupKey, Epoch, LedgerId, Position, RunId, Seq, TaskId};
 use plica_kernel::limits::JOBS_KEPT_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::state::Task;
@@ -266,4 +266,22 @@ fn sn_2_the_last_jobs_are_kept() {
     let events = hand.log.envelopes();
     let last = events.iter().rev().find(|event| event.kind() == EventType::BackgroundJobStarted).map(|event| event.seq);
     assert_eq!(hand.task().governance().jobs.last().map(|ended| ended.job), last);
+}
+
+/// SN-4: a fork has no job of its source's, and its model is told so.
+#[test]
+fn sn_4_a_fork_inherits_no_job() {
+    let (hand, job) = resting();
+    let stamp = Stamp { epoch: Epoch(0), now: hand.task().head().at, run: RunId::new("fork").unwrap() };
+    let ledger = LedgerId::new("ledger").unwrap();
+    let fork = forked(hand.task(), TaskId::new("fork").unwrap(), "user:ada", ledger, stamp).unwrap();
+    let governance = fork.task.governance();
+    assert_eq!((governance.open_jobs().count(), governance.jobs.len()), (0, 0));
+    assert_eq!(fork.task.projection().wake, Wake::on(WakeKey::Message));
+    let said = fork.envelopes.iter().find_map(|event| match &event.payload {
+        Payload::MessagesAppended(said) => said.messages[0].blocks.inline().map(str::to_owned),
+        _ => None,
+    });
+    let said = said.unwrap();
+    assert!(said.contains(&format!("Its background job {job} went on there; none runs here.")), "{said}");
 }

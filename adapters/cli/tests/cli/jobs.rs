@@ -163,3 +163,24 @@ fn st_13_a_run_waits_for_the_job_that_its_task_waits_for() {
     assert_eq!(told(&world, "@last"), 1);
     world.is_sound("@last");
 }
+
+/// CL-7: Ctrl-C ends a `run` whose task waits for a job that never ends, and the job with it.
+#[test]
+fn cl_7_ctrl_c_ends_a_run_that_waits_for_a_job() {
+    let world = World::new();
+    let (serve, gone) = server(&world);
+    let agent = agent(&world, "a", &[serve, say("Serving."), say("Lost.")], "interactive = true\n");
+    let runner = world.spawn(&["run", "--json", "--agent", text(&agent), "Serve."]);
+    let task = loop {
+        let event: Value = serde_json::from_str(&runner.line()).expect("an event");
+        if event["event"]["type"] == "TaskSuspended" {
+            break event["event"]["task"].as_str().expect("an id").to_owned();
+        }
+    };
+    runner.signal("INT");
+    runner.end().exits(130).says(&["interrupted; `plica send"]);
+    gone.join().expect("the command is gone");
+    world.work();
+    assert_eq!((ends(&world, &task), told(&world, &task)), (vec![json!("lost")], 1));
+    world.is_sound(&task);
+}

@@ -5,7 +5,6 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plica_conformance::{Bench, Capability, Subject};
-use plica_kernel::event::EventType;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -78,16 +77,6 @@ fn st_16_the_file_of_another_program_is_left_alone() {
     conn.execute_batch("CREATE TABLE bookmarks (url TEXT)").expect("a table");
     assert!(matches!(migrate(&mut conn, MIGRATIONS, "x"), Err(MigrationError::Foreign)));
     assert_eq!(tables(&conn), ["bookmarks"]);
-}
-
-#[test]
-fn st_11_the_index_of_baselines_names_them_all() {
-    let sql = MIGRATIONS.concat();
-    let index = sql.split("events_baselines").nth(1).expect("the index").split(';').next().expect("its end");
-    let named: Vec<&str> = index.split('\'').skip(1).step_by(2).collect();
-    let baselines: Vec<&str> =
-        EventType::ALL.iter().filter(|kind| kind.is_baseline()).map(|kind| kind.name()).collect();
-    assert_eq!(named, baselines, "a new baseline type takes a migration");
 }
 
 #[test]

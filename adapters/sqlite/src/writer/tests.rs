@@ -6,8 +6,7 @@ use crate::time::Time;
 type Answer = oneshot::Receiver<Result<i64, Lost<StoreError>>>;
 
 struct World {
-    writer: Loop,
-    _jobs: mpsc::Sender<Box<dyn Job>>,
+    writer: Pen,
     _folder: tempfile::TempDir,
 }
 
@@ -16,11 +15,14 @@ impl World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = Arc::new(Place::new(folder.path().join("plica.db"), false, Time::of_the_machine()));
         let pulse = Arc::new(Pulse::new(Arc::clone(&place)));
-        let (jobs, queue) = mpsc::channel(1);
-        let mut writer = Loop { place, pulse, queue, opened: None, flushing: true };
+        let mut writer = Pen { place, pulse, opened: None, flushing: true };
         let (make, _) = job(Kind::Creates, |tx| Ok(tx.conn.execute_batch("CREATE TABLE notes (note TEXT)")?));
-        writer.serve(vec![make]);
-        Self { writer, _jobs: jobs, _folder: folder }
+        writer.write(vec![make], |_| ());
+        Self { writer, _folder: folder }
+    }
+
+    fn serve(&mut self, batch: Vec<Box<dyn Job>>) {
+        self.writer.write(batch, |_| ());
     }
 
     fn notes(&mut self) -> Vec<String> {
@@ -70,7 +72,7 @@ fn each_request_has_its_own_verdict() {
     let (broken, mut c) =
         job(Kind::Creates, |tx| write(tx, "c").and(Ok(tx.conn.execute_batch("INSERT INTO nowhere VALUES (1)")?)));
     let (last, mut d) = noting("d");
-    world.writer.serve(vec![first, refused, broken, last]);
+    world.serve(vec![first, refused, broken, last]);
     assert!(matches!(a.try_recv(), Ok(Ok(1))));
     assert!(matches!(b.try_recv(), Ok(Err(Lost::Refused(error))) if error == refusal()));
     assert!(matches!(c.try_recv(), Ok(Err(Lost::Store(StoreError::Unusable(_))))));
@@ -87,7 +89,7 @@ fn an_error_that_ends_the_transaction_voids_the_batch_and_each_is_tried_alone() 
         Ok(tx.conn.execute_batch("RELEASE request")?)
     });
     let (last, mut c) = noting("c");
-    world.writer.serve(vec![first, fatal, last]);
+    world.serve(vec![first, fatal, last]);
     assert!(matches!(a.try_recv(), Ok(Ok(2))), "tried again, on a clean transaction");
     assert!(matches!(b.try_recv(), Ok(Err(Lost::Store(_)))));
     assert!(matches!(c.try_recv(), Ok(Ok(1))));
@@ -107,12 +109,12 @@ fn st_9_an_error_from_commit_is_unknown_for_all() {
         )?;
         Ok(())
     });
-    world.writer.serve(vec![first, doomed]);
+    world.serve(vec![first, doomed]);
     for answer in [&mut a, &mut b] {
         assert!(matches!(answer.try_recv(), Ok(Err(Lost::Unknown(_)))));
     }
     let (next, mut c) = noting("c");
-    world.writer.serve(vec![next]);
+    world.serve(vec![next]);
     assert!(matches!(c.try_recv(), Ok(Ok(1))), "the writer goes on");
     assert_eq!(world.notes(), ["c"]);
 }
@@ -122,13 +124,13 @@ fn st_2_what_need_not_be_flushed_is_not() {
     let mut world = World::new();
     assert_eq!(world.synchronous(), 2, "a commit is flushed");
     let (lazy, _) = job(Kind::Lazy(Ok(0)), |tx| write(tx, "lazy"));
-    world.writer.serve(vec![lazy]);
+    world.serve(vec![lazy]);
     assert_eq!(world.synchronous(), 1, "one of renewals alone is not");
     let (claim, _) = job(Kind::Holds(Ok(0)), |tx| write(tx, "claimed"));
-    world.writer.serve(vec![claim]);
+    world.serve(vec![claim]);
     assert_eq!(world.synchronous(), 1, "and neither is one of claims");
     let (lazy, _) = job(Kind::Lazy(Ok(0)), |tx| write(tx, "lazy too"));
-    world.writer.serve(vec![lazy, noting("not lazy").0]);
+    world.serve(vec![lazy, noting("not lazy").0]);
     assert_eq!(world.synchronous(), 2, "but one that carries anything else is");
 }
 
@@ -139,6 +141,25 @@ fn st_6_the_time_is_taken_under_the_lock() {
     let asked = time.now();
     let (reply, mut answer) = oneshot::channel();
     let work = move |tx: &Tx<'_>| -> Result<bool, Fail<StoreError>> { Ok(tx.now >= asked && tx.now <= time.now()) };
-    world.writer.serve(vec![Box::new(Request { kind: Kind::Creates, work, verdict: None, reply })]);
+    world.serve(vec![Box::new(Request { kind: Kind::Creates, work, verdict: None, reply })]);
     assert!(matches!(answer.try_recv(), Ok(Ok(true))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_panics_ends_the_writer_and_keeps_nobody_waiting() {
+    let World { writer, _folder } = World::new();
+    for in_place in [false, true] {
+        let Pen { place, pulse, .. } = &writer;
+        let writer = Writer::start(Arc::clone(place), Arc::clone(pulse), in_place).expect("a thread");
+        let kind = || Kind::<i64, StoreError>::Creates;
+        let written = writer.submit(kind(), |_| Ok(1)).await;
+        assert!(matches!(written, Ok(1)), "{written:?}");
+        let bug = async move |writer: &Writer| writer.submit(kind(), |_| panic!("a bug")).await;
+        let writer = Arc::new(writer);
+        let panicking = Arc::clone(&writer);
+        let ended = tokio::spawn(async move { bug(&panicking).await }).await;
+        assert!(ended.is_err() || matches!(ended, Ok(Err(Lost::Unknown(_)))), "nobody knows what was written");
+        let next = writer.submit(kind(), |_| Ok(2)).await;
+        assert!(matches!(next, Err(Lost::Store(StoreError::Unavailable(_)) | Lost::Unknown(_))), "{next:?}");
+    }
 }

@@ -11,7 +11,7 @@ use plica_ports::store::{ClaimRequest, Claimed, Worker};
 use plica_sqlite::{OpenOptions, SqliteStore};
 use tokio::task::JoinSet;
 
-use crate::measure::{SLICE, by_turns, median, per_second};
+use crate::measure::{SLICE, by_turns, median, per_second, process_cpu};
 use crate::raw::RawLoop;
 use crate::report::{Bar, Limit, Report, rate, short, time};
 use crate::{Bench, mix};
@@ -25,9 +25,12 @@ const SMALL: usize = 1;
 /// Events of one append while a long log is made.
 const CHUNK: u64 = 500;
 
+/// How hosts open their stores.
+pub(crate) const OPTIONS: OpenOptions = OpenOptions { create_folder: false, in_place: true };
+
 /// A store on a file that is made at the first write.
 pub(crate) fn store(path: &Path) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(path, OpenOptions::default()).expect("a path for a store"))
+    Arc::new(SqliteStore::open(path, OPTIONS).expect("a path for a store"))
 }
 
 /// A worker process.
@@ -128,8 +131,28 @@ pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
                 ratio: sides.ratio,
                 limit: Limit::AtLeast(limit),
             });
+            let sides = by_turns(
+                || cpu_each(|| bench.runtime.block_on(hold.rate())),
+                || cpu_each(|| per_second(|| raw.append(1))),
+            );
+            report.add(Bar {
+                id: "L1",
+                what: &format!("processor time of an append of one {which} event {where_}, raw loop"),
+                ours: time(sides.ours),
+                against: time(sides.against),
+                ratio: sides.ratio,
+                limit: Limit::None,
+            });
         }
     }
+}
+
+/// Seconds of this process's processor time that each of a slice's worth of things takes, whose
+/// rate `run` says.
+fn cpu_each(run: impl FnOnce() -> f64) -> f64 {
+    let (began, cpu) = (Instant::now(), process_cpu());
+    let rate = run();
+    (process_cpu() - cpu) / (rate * began.elapsed().as_secs_f64())
 }
 
 /// L2: eight tasks that append at once share commits.

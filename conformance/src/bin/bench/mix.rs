@@ -22,11 +22,11 @@ use plica_kernel::state::Task;
 use plica_kernel::time::Timestamp;
 use plica_ports::Store;
 use plica_ports::store::{Batch, Claim, ClaimAfter, ClaimRequest, Facts, NewTask, StoredEvent};
-use plica_sqlite::{OpenOptions, SqliteStore};
+use plica_sqlite::SqliteStore;
 use rusqlite::Connection;
 
 use crate::Bench;
-use crate::appends::worker;
+use crate::appends::{OPTIONS, worker};
 
 /// A text of about `size` bytes, other for each `seed`.
 pub(crate) fn text(seed: u64, size: usize) -> String {
@@ -234,7 +234,7 @@ impl Stored {
     pub(crate) fn get(bench: &Bench, events: u64) -> Self {
         let path = bench.folder.join(format!("log-{events}"));
         let exists = path.exists();
-        let store = Arc::new(SqliteStore::open(&path, OpenOptions::default()).expect("a path for a store"));
+        let store = Arc::new(SqliteStore::open(&path, OPTIONS).expect("a path for a store"));
         let rounds = (events / ROUND / SNAPSHOT).max(1) * SNAPSHOT + TAIL;
         if !exists {
             bench.runtime.block_on(write(&store, rounds));

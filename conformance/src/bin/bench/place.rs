@@ -13,6 +13,7 @@ use plica_sqlite::SqliteStore;
 use rusqlite::Connection;
 
 use crate::Bench;
+use crate::appends::OPTIONS;
 
 /// What makes a handle on a PostgreSQL store not wait for flushes, to make what is measured with
 /// another.
@@ -51,7 +52,7 @@ pub(crate) fn server(id: &str) -> Option<Server> {
 
 /// The store in the file at `path`, which is made at the first write.
 pub(crate) fn file(path: &Path) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(path, Default::default()).expect("a path for a store"))
+    Arc::new(SqliteStore::open(path, OPTIONS).expect("a path for a store"))
 }
 
 /// The store of this name: a URL, or the path of a file. What is held by a process that is gone

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::appends::worker;
 use crate::measure::{SLICE, by_turns, median};
 use crate::place::server;
-use crate::raw::RawStatement;
+use crate::raw::{RAW_NAME, RawStatement};
 use crate::report::{Bar, Limit, Report, rate, short, time};
 use crate::{Bench, mix};
 
@@ -94,6 +94,39 @@ async fn appends(store: &Arc<PostgresStore>, held: &mut Vec<Held>) -> f64 {
     sum / began.elapsed().as_secs_f64()
 }
 
+/// Processor time that the server spends on what is measured: unlike times by the clock it does not
+/// depend on what else the machine does.
+#[derive(Default)]
+struct Spent {
+    seconds: f64,
+    times: f64,
+}
+
+impl Spent {
+    /// Runs what says how often a second it did something; what the server's processes for the
+    /// connections of this name spend on it counts.
+    async fn on(&mut self, fresh: &Fresh, name: &str, work: impl Future<Output = f64>) -> f64 {
+        let client = fresh.connect().await;
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1";
+        let rows = client.query(sql, &[&name]).await.expect("the server tells");
+        let spent = || -> f64 {
+            let file = |row: &tokio_postgres::Row| format!("/proc/{}/schedstat", row.get::<_, i32>(0));
+            let text = |row| std::fs::read_to_string(file(row)).unwrap_or_default();
+            rows.iter().filter_map(|row| text(row).split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e9
+        };
+        let (before, began) = (spent(), Instant::now());
+        let rate = work.await;
+        self.seconds += spent() - before;
+        self.times += rate * began.elapsed().as_secs_f64();
+        rate
+    }
+
+    /// For each time.
+    fn each(&self) -> f64 {
+        self.seconds / self.times
+    }
+}
+
 /// L5: an append against the statement that does the least, on one connection; and many
 /// connections against one.
 pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
@@ -109,8 +142,11 @@ pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
         }
         (store, one, many)
     });
-    let sides =
-        by_turns(|| bench.runtime.block_on(appends(&store, &mut one)), || bench.runtime.block_on(raw.per_second()));
+    let mut spent = (Spent::default(), Spent::default());
+    let sides = by_turns(
+        || bench.runtime.block_on(spent.0.on(&fresh, "plica", appends(&store, &mut one))),
+        || bench.runtime.block_on(spent.1.on(&fresh, RAW_NAME, raw.per_second())),
+    );
     report.add(Bar {
         id: "L5",
         what: "append on one connection, against one raw statement",
@@ -118,6 +154,15 @@ pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
         against: rate(sides.against, "commit"),
         ratio: sides.ratio,
         limit: Limit::AtLeast(0.85),
+    });
+    let (ours, against) = (spent.0.each(), spent.1.each());
+    report.add(Bar {
+        id: "L5",
+        what: "processor time of the server for it, for the raw statement",
+        ours: time(ours),
+        against: time(against),
+        ratio: ours / against,
+        limit: Limit::None,
     });
     let sides = by_turns(
         || bench.runtime.block_on(appends(&store, &mut many)),

@@ -106,6 +106,9 @@ const RAW_TABLES: &str = "DROP SCHEMA IF EXISTS raw CASCADE; CREATE SCHEMA raw; 
     CREATE TABLE raw.events (task bigint, seq bigint, body bytea, PRIMARY KEY (task, seq)); \
     INSERT INTO raw.tasks SELECT n, 1, 0 FROM generate_series(1, 1000) AS n";
 
+/// What its connection calls itself.
+pub(crate) const RAW_NAME: &str = "raw";
+
 /// The bare minimum of an append to PostgreSQL: one statement, prepared, on one connection.
 pub(crate) struct RawStatement {
     client: Client,
@@ -119,6 +122,8 @@ impl RawStatement {
     pub(crate) async fn new(fresh: &Fresh, size: usize) -> Self {
         let client = fresh.connect().await;
         client.batch_execute(RAW_TABLES).await.expect("the tables are made");
+        let named = client.batch_execute(&format!("SET application_name = {RAW_NAME}")).await;
+        named.expect("a connection has a name");
         let types = [Type::INT8, Type::INT8, Type::BYTEA];
         let statement = client.prepare_typed(RAW, &types).await.expect("the statement is one");
         Self { client, statement, seq: 0, body: vec![b'x'; size] }

@@ -12,7 +12,7 @@ use plica_kernel::wake::Item;
 
 use crate::Bench;
 use crate::engine::Engine;
-use crate::measure::{TURNS, median};
+use crate::measure::{TURNS, median, process_cpu};
 use crate::mix::file_bytes;
 use crate::processes::itself;
 use crate::raw::RawLoop;
@@ -42,10 +42,15 @@ fn run(bench: &Bench, name: &str, rounds: u64) -> (f64, Vec<f64>) {
 pub(crate) fn whole_tasks(bench: &Bench, report: &mut Report) {
     for (rounds, theirs, limit) in [(50, 73.0, 20.0), (400, 19.0, 60.0)] {
         let mut raw = RawLoop::new(&bench.folder.join(format!("e1-raw-{rounds}")), 628);
-        let (mut rates, mut commits) = (vec![], vec![]);
+        let (mut rates, mut commits, mut cpu, mut raw_cpu) = (vec![], vec![], vec![], vec![]);
         for turn in 0..5 {
+            let began = process_cpu();
             rates.push(run(bench, &format!("e1-{rounds}-{turn}"), rounds).0);
-            commits.push(median(&raw.commits()));
+            cpu.push((process_cpu() - began) / rounds as f64);
+            let began = process_cpu();
+            let times = raw.commits();
+            raw_cpu.push((process_cpu() - began) / times.len() as f64);
+            commits.push(median(&times));
         }
         let (ours, commit) = (median(&rates), median(&commits));
         report.add(Bar {
@@ -56,9 +61,18 @@ pub(crate) fn whole_tasks(bench: &Bench, report: &mut Report) {
             ratio: ours * 2.0 * commit,
             limit: Limit::None,
         });
+        let (ours_cpu, raw_cpu) = (median(&cpu), 2.0 * median(&raw_cpu));
         report.add(Bar {
             id: "E1",
-            what: &format!("the same, another system's on a quiet machine ({rounds} rounds)"),
+            what: &format!("processor time of a round of a task of {rounds}, of two raw commits"),
+            ours: time(ours_cpu),
+            against: time(raw_cpu),
+            ratio: ours_cpu / raw_cpu,
+            limit: Limit::None,
+        });
+        report.add(Bar {
+            id: "E1",
+            what: &format!("rounds, another system's on a quiet machine ({rounds} rounds)"),
             ours: rate(ours, "round"),
             against: rate(theirs, "round"),
             ratio: ours / theirs,

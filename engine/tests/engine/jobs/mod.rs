@@ -183,6 +183,12 @@ async fn sn_1_a_rewind_ends_jobs() {
     works.await.unwrap().unwrap();
     assert_eq!(scene.ends(&task).await, [(JobEnd::Killed, None)]);
     assert_eq!(scene.tool.job(0).exit(), Some(JobEnd::Killed));
+    scene.tool.job(0).gone().await;
+    let kept = scene.stage.payloads(&task).await.into_iter().find_map(|payload| match payload {
+        Payload::BackgroundJobEnded(ended) => ended.output.inline().map(str::to_owned),
+        _ => None,
+    });
+    assert_eq!(kept.as_deref(), Some("all of it"), "it has ended before it is left behind");
     assert_eq!(scene.told(&task).await, []);
     scene.stage.is_at_rest(&task).await;
     scene.stage.client.send(&task, USER, "again").await.unwrap();
