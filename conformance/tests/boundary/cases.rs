@@ -346,7 +346,7 @@ fn base(name: &str, script: &str) -> Definition {
 }
 
 /// The definition that a task moves to.
-fn another() -> Blob {
+pub fn another() -> Blob {
     Blob::new(MEDIA_DEFINITION, base("another", "revised").to_bytes().expect("a definition of texts"))
 }
 

@@ -15,7 +15,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
 use tokio::sync::Notify;
 
-use crate::cases::{FIRST_JOB, FIRST_TURN};
+use crate::cases::{FIRST_JOB, FIRST_TURN, another};
 
 /// How an append is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +92,16 @@ impl Layer for Cut {
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let unknown = || Err(AppendError::CommitUnknown { task: batch.task.clone(), detail: "cut".into() });
-        if self.appends.fetch_add(1, Ordering::Relaxed) + 1 != self.at {
-            return self.inner.append(claim, batch).await;
-        }
-        // One that the store refuses is no place to cut, and none that the engine asks for.
-        if matches!(self.mode, Mode::After | Mode::UnknownWritten) {
-            self.inner.append(claim, batch).await.expect("the store takes it");
+        let number = self.appends.fetch_add(1, Ordering::Relaxed) + 1;
+        // One that the store refuses is no place to cut, and does not count.
+        if number != self.at || matches!(self.mode, Mode::After | Mode::UnknownWritten) {
+            let appended = self.inner.append(claim, batch).await;
+            if appended.is_err() {
+                self.appends.fetch_sub(1, Ordering::Relaxed);
+            }
+            if number != self.at || appended.is_err() {
+                return appended;
+            }
         }
         self.cut.store(true, Ordering::Relaxed);
         match self.mode {
@@ -157,6 +161,12 @@ impl Layer for People {
                         // The call that was to start it was cut off.
                         None => continue,
                     },
+                    Item::Revise { .. } => {
+                        // Whoever orders it puts the definition first.
+                        let content = self.inner.content().expect("the store keeps content");
+                        content.put(&another()).await.expect("it is put");
+                        item
+                    }
                     item => item,
                 };
                 let key = DedupKey::new(format!("reaction-{number}")).expect("a word and a number");

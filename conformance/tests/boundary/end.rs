@@ -12,6 +12,7 @@ use plica_kernel::row::Status;
 use plica_ports::store::{Page, TaskFilter};
 
 use crate::agents::note_of;
+use crate::watch::{is_audits, is_exact};
 
 /// How a call ended, by its note.
 pub type Calls = BTreeMap<String, CallStatus>;
@@ -26,7 +27,7 @@ pub type Calls = BTreeMap<String, CallStatus>;
 ///   instead of what it would have said), and so what the model was told of it;
 /// * the order in which calls or children of one reply end;
 /// * whether a rewind finds a file to put back, since a call that was cut off may not have changed it;
-/// * late evidence, and where snapshots fall, since both follow from the above.
+/// * late evidence, how far observers were when, and where snapshots fall, since both follow from the above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub status: Status,
@@ -46,7 +47,7 @@ pub struct Judged {
 }
 
 /// The end of the tasks in `queue`, the root of which is `root`. Their logs have to be sound.
-pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
+pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue, watched: bool) -> Judged {
     let filter = TaskFilter { queue: Some(queue.clone()), ..TaskFilter::default() };
     let rows = client.list(&filter, &Page::first(100)).await.expect("the list can be read");
     let mut judged = Judged {
@@ -65,6 +66,9 @@ pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
             stored.iter().map(|event| decode(&event.body, &event.hash).expect("it decodes")).collect();
         judged.jobs.extend(jobs(&row.id, &events));
         judged.kinds.extend(events.iter().map(Envelope::kind));
+        if watched {
+            is_exact(&format!("task {}", row.id), &events);
+        }
         let name = if row.id == *root { "root".to_owned() } else { row.facts.goal.clone() };
         judged.calls.extend(calls(&name, &events));
         judged.end.stories.insert(name, story(&events));
@@ -152,7 +156,7 @@ fn calls(task: &str, events: &[Envelope]) -> Calls {
 /// The log without what may differ.
 fn story(events: &[Envelope]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for event in events {
+    for event in events.iter().filter(|event| !is_audits(event)) {
         let line = match &event.payload {
             Payload::TaskSnapshot(_) | Payload::LateResultRecorded(_) | Payload::LLMRetryScheduled(_) => continue,
             Payload::FilesRestoring(_) | Payload::FilesRestored(_) => continue,
