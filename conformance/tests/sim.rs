@@ -6,7 +6,8 @@ use plica_conformance::sim::{Options, PlantedBug, run, sweep};
 /// Worlds in the gate.
 const SEEDS: u64 = 500;
 /// Types of events that the worlds of the gate get to.
-const KINDS: [&str; 31] = [
+const KINDS: [&str; 33] = [
+    "AgentRevised",
     "ApprovalRequested",
     "ApprovalResolved",
     "AssistantThinkingRecorded",
@@ -20,6 +21,7 @@ const KINDS: [&str; 31] = [
     "LLMRetryScheduled",
     "LateResultRecorded",
     "MessagesAppended",
+    "PluginsPinned",
     "QuestionAnswered",
     "QuestionAsked",
     "StepAttemptAbandoned",

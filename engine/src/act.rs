@@ -12,8 +12,8 @@ use plica_kernel::event::{CallStatus, Failure, LeftFile};
 use plica_kernel::id::{CallId, Seq, TaskId};
 use plica_kernel::state::Task;
 use plica_ports::{
-    CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, Tool,
-    ToolError, ToolOutput,
+    CallContext, Clock, Definition, Delta, DeltaSink, Model, ModelError, ModelRequest, Recovered, Reply, RunningJob,
+    TaskJobs, Tool, ToolError, ToolOutput,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,11 @@ pub(crate) enum Outcome {
         reply: Box<Result<Reply, ModelError>>,
         elapsed: Duration,
     },
-    Call(Box<CallOutcome>),
+    Call {
+        outcome: Box<CallOutcome>,
+        /// What it left running.
+        job: Option<(CallId, RunningJob)>,
+    },
     Orphan(Box<Orphan>),
     /// Files were put back: how many, and which were left.
     Restored {
@@ -88,14 +92,19 @@ pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String
     let began = clock.monotonic();
     let outcome = |status, output, elapsed_ms| outcome(&*tool, &context, status, output, elapsed_ms);
     let result = tool.call(&args, &context).await;
+    let job = match &result {
+        Ok(output) => output.job.as_ref().map(|started| (context.call, started.job.clone())),
+        Err(_) => None,
+    };
     let elapsed = clock.monotonic().saturating_sub(began);
     let elapsed_ms = millis(elapsed);
-    Outcome::Call(Box::new(match result {
+    let outcome = Box::new(match result {
         Ok(output) => outcome(CallStatus::Ok, output, elapsed_ms),
         Err(ToolError::Failed(output)) => outcome(CallStatus::Error, output, elapsed_ms),
-        Err(ToolError::Unknown(text)) => outcome(CallStatus::Unknown, ToolOutput::text(text), elapsed_ms),
-        Err(ToolError::Stopped(text)) => outcome(CallStatus::Interrupted, ToolOutput::text(text), elapsed_ms),
-    }))
+        Err(ToolError::Unknown(output)) => outcome(CallStatus::Unknown, output, elapsed_ms),
+        Err(ToolError::Stopped(output)) => outcome(CallStatus::Interrupted, output, elapsed_ms),
+    });
+    Outcome::Call { outcome, job }
 }
 
 /// Looks for the result of a call that a former holder began.
@@ -122,6 +131,7 @@ fn outcome(
         blobs: output.blobs.into_iter().chain(output.whole).collect(),
         elapsed_ms,
         files: output.files,
+        job: output.job.filter(|_| status == CallStatus::Ok).map(|started| started.what),
         output: output.text,
         status,
         whole,
@@ -139,6 +149,7 @@ pub(crate) fn context(
     definition: &Definition,
     call: CallId,
     attempt: u32,
+    jobs: TaskJobs,
     stop: &CancellationToken,
 ) -> CallContext {
     CallContext {
@@ -150,6 +161,7 @@ pub(crate) fn context(
         run: hold.claim.run.clone(),
         workspace: definition.workspace.clone().into(),
         env: definition.env.clone(),
+        jobs,
         stop: plica_ports::StopSignal::new(TokenStop(stop.clone())),
     }
 }

@@ -478,8 +478,10 @@ impl Client {
     /// Reopens a conversation that is closed or over; it then waits for a message.
     ///
     /// # Errors
-    /// As [`Self::deliver`].
+    /// [`ClientError::Reported`] for a child that has told its parent how it ended, and as
+    /// [`Self::deliver`].
     pub async fn reopen(&self, task: &TaskId, actor: &str, reason: Option<String>) -> Result<Delivered, ClientError> {
+        self.check_unreported(task).await?;
         self.deliver(task, actor, &Item::Reopen { reason }, None).await
     }
 

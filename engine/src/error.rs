@@ -81,8 +81,16 @@ pub enum ClientError {
         ends: Vec<Seq>,
     },
     /// A subtask that is over has told its parent how it ended. Nothing was written.
-    #[error("task {0} is a subtask that has told its parent how it ended; rewind the parent")]
-    Reported(TaskId),
+    #[error(
+        "task {task} is a subtask that has told its parent how it ended; \
+         `plica send {parent} TEXT` goes on there, `plica rewind {parent}` goes back"
+    )]
+    Reported {
+        /// The task.
+        task: TaskId,
+        /// Its parent.
+        parent: TaskId,
+    },
     /// No such call is of unknown outcome. Nothing was written.
     #[error("task {task}: call {call} is not of unknown outcome; `plica show {task}` lists those that are")]
     NotUnknown {
@@ -92,8 +100,13 @@ pub enum ClientError {
         call: CallId,
     },
     /// Only root tasks fork (SN-4). Nothing was written.
-    #[error("task {0} is a child of another task; only root tasks fork")]
-    NoRoot(TaskId),
+    #[error("task {task} is a subtask, and only root tasks fork: `plica fork {root}` forks the task it belongs to")]
+    NoRoot {
+        /// The task.
+        task: TaskId,
+        /// The root that it descends from.
+        root: TaskId,
+    },
     /// The task cannot move to the definition. Nothing was delivered.
     #[error("task {task} cannot move to this definition: {why}")]
     Revision {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aside::aside;
 use crate::compose::{ComposeError, text_of};
+use crate::heartbeat::Hold;
 use crate::host::Host;
 use crate::load::read_event;
 
@@ -85,26 +86,28 @@ impl Follower {
 }
 
 /// The observers of a host that keep their place in the log of the task that is held.
-#[derive(Default)]
-pub(crate) struct Followers(Vec<Follower>);
+pub(crate) struct Followers {
+    hold: Arc<Hold>,
+    all: Vec<Follower>,
+}
 
 impl Followers {
     /// Takes up what is on record of each observer, and shows it what came since.
     ///
     /// # Errors
     /// When the log or a record cannot be read now.
-    pub(crate) async fn resume(host: &Host, task: &Task) -> Result<Self, String> {
-        let mut followers = Self::default();
+    pub(crate) async fn resume(host: &Host, hold: &Arc<Hold>, task: &Task) -> Result<Self, String> {
+        let mut followers = Self { hold: hold.clone(), all: Vec::new() };
         let content = host.content().map_err(|error| error.to_string())?;
         for observer in host.observers.iter().filter(|observer| observer.progress().is_some()) {
-            followers.0.push(resumed(observer.clone(), task, content).await?);
+            followers.all.push(resumed(observer.clone(), hold, task, content).await?);
         }
         followers.catch_up(host, task).await?;
         Ok(followers)
     }
 
     async fn catch_up(&mut self, host: &Host, task: &Task) -> Result<(), String> {
-        let Some(mut from) = self.0.iter().map(|follower| follower.shown.next()).min() else { return Ok(()) };
+        let Some(mut from) = self.all.iter().map(|follower| follower.shown.next()).min() else { return Ok(()) };
         while from <= task.head().seq {
             let page = host.store.read(task.id(), from, PAGE).await.map_err(|error| error.to_string())?;
             let Some(last) = page.last() else { break };
@@ -112,7 +115,8 @@ impl Followers {
             for stored in &page {
                 // What was folded can be read.
                 let event = read_event(task.id(), stored).map_err(|error| error.to_string())?;
-                self.0.iter_mut().for_each(|follower| follower.show(&event, &stored.body));
+                let Self { hold, all } = self;
+                hold.show(|| all.iter_mut().for_each(|follower| follower.show(&event, &stored.body)));
             }
         }
         Ok(())
@@ -120,34 +124,37 @@ impl Followers {
 
     /// Whether there is any.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Shows what was committed.
     pub(crate) fn show(&mut self, drafted: &Drafted) {
-        for follower in &mut self.0 {
-            for (event, sealed) in drafted.envelopes.iter().zip(&drafted.events) {
-                follower.show(event, &sealed.body);
+        let Self { hold, all } = self;
+        hold.show(|| {
+            for follower in all {
+                for (event, sealed) in drafted.envelopes.iter().zip(&drafted.events) {
+                    follower.show(event, &sealed.body);
+                }
             }
-        }
+        });
     }
 
     /// What is to be on record before the task is handed back.
     pub(crate) fn owed(&self, task: &TaskId) -> Aside {
-        together(self.0.iter().filter(|follower| follower.owed > follower.recorded), task)
+        together(self.all.iter().filter(|follower| follower.owed > follower.recorded), task)
     }
 
     /// What is to be on record with the next append, so that a crash in a long turn makes the
     /// next holder show no more than so many events again.
     pub(crate) fn due(&self, task: &TaskId) -> Aside {
         let due = |follower: &&Follower| follower.shown.0.saturating_sub(follower.recorded.0) >= OBSERVED_EVENTS_MAX;
-        together(self.0.iter().filter(due), task)
+        together(self.all.iter().filter(due), task)
     }
 
     /// These records are written: each place among them is the one that counts, however much was
     /// shown since.
     pub(crate) fn recorded(&mut self, written: &Aside) {
-        for follower in &mut self.0 {
+        for follower in &mut self.all {
             let Some(plugin) = follower.progress().map(|progress| progress.plugin().to_owned()) else { continue };
             let mine = |record: &&PluginRecord| record.plugin == plugin && record.kind == DELIVERED_THROUGH;
             let place =
@@ -167,7 +174,12 @@ fn together<'a>(followers: impl Iterator<Item = &'a Follower>, task: &TaskId) ->
     })
 }
 
-async fn resumed(observer: Arc<dyn Observer>, task: &Task, content: &dyn ContentStore) -> Result<Follower, String> {
+async fn resumed(
+    observer: Arc<dyn Observer>,
+    hold: &Hold,
+    task: &Task,
+    content: &dyn ContentStore,
+) -> Result<Follower, String> {
     let mut records = BTreeMap::new();
     let mut recorded = Seq(0);
     if let Some(progress) = observer.progress() {
@@ -183,9 +195,11 @@ async fn resumed(observer: Arc<dyn Observer>, task: &Task, content: &dyn Content
             // Records beside a place in another log, as a fork has them, say nothing of this one.
             records.clear();
         }
-        if catch_unwind(AssertUnwindSafe(|| progress.resumes(task.id(), &records))).is_err() {
-            tracing::warn!(task = %task.id(), plugin = progress.plugin(), "an observer failed to take up its records");
-        }
+        hold.show(|| {
+            if catch_unwind(AssertUnwindSafe(|| progress.resumes(task.id(), &records))).is_err() {
+                tracing::warn!(task = %task.id(), plugin = progress.plugin(), "an observer failed to take up its records");
+            }
+        });
     }
     Ok(Follower { observer, recorded, shown: recorded, owed: Seq(0) })
 }

@@ -1,9 +1,9 @@
 //! Collection of content that nothing on record reaches (CO-3).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use plica_kernel::body::{ContentRef, MEDIA_SEGMENT, MEDIA_STATE};
+use plica_kernel::body::{ContentRef, MEDIA_DEFINITION, MEDIA_SEGMENT, MEDIA_STATE};
 use plica_kernel::canonical::Hash;
 use plica_kernel::cited::{cited, may_cite};
 use plica_kernel::id::{Position, Seq, TaskId};
@@ -11,6 +11,7 @@ use plica_kernel::limits::{GRACE_MIN_MS, GRACE_MS, REMOVED_BYTES_MAX};
 use plica_kernel::time::Timestamp;
 use plica_ports::store::{Page, TaskFilter};
 use plica_ports::{ContentError, ContentStore, KeptBody, Store};
+use serde::de::IgnoredAny;
 
 use crate::act::millis;
 use crate::client::Client;
@@ -40,7 +41,7 @@ impl Default for GcOptions {
 }
 
 /// What a collection came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Collected {
     /// Tasks that were looked at.
     pub tasks: u64,
@@ -52,6 +53,8 @@ pub struct Collected {
     pub bodies: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Tasks with a definition that cannot be read: whatever it may cite was kept.
+    pub damaged: BTreeSet<TaskId>,
 }
 
 impl Client {
@@ -64,8 +67,9 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Grace`] for too short a grace. [`ClientError::Unreached`] when something
-    /// that may cite content cannot be read, be it an event or a definition; nothing was removed
-    /// then. A snapshot that cannot be read is passed over, as folds pass it over (SN-1).
+    /// that may cite content cannot be read, be it an event or a plan of files to be put back;
+    /// nothing was removed then. A snapshot that cannot be read is passed over, as folds pass it
+    /// over (SN-1); of a definition see [`Collected::damaged`].
     pub async fn gc(
         &self,
         options: GcOptions,
@@ -79,9 +83,11 @@ impl Client {
         // Told before anything is looked at: whoever cites what is not reached from there puts it
         // after this time, or has put it too short a while before.
         let before = back(content.clock().await?, options.grace);
-        let mut mark = Mark { store, content, reached: HashSet::new(), read: HashSet::new() };
+        let (reached, read) = (HashSet::new(), HashSet::new());
+        let mut mark = Mark { store, content, reached, read, damaged: BTreeSet::new() };
         let mut collected = Collected::default();
         mark.all(&mut collected, progress).await?;
+        collected.damaged = mark.damaged;
         sweep(content, &mark.reached, before, options.dry_run, &mut collected).await?;
         Ok(collected)
     }
@@ -99,6 +105,8 @@ struct Mark<'a> {
     reached: HashSet<Hash>,
     /// Those that were read for what they cite.
     read: HashSet<Hash>,
+    /// Tasks with a definition that cannot be read.
+    damaged: BTreeSet<TaskId>,
 }
 
 impl Mark<'_> {
@@ -161,7 +169,7 @@ impl Mark<'_> {
         Ok(())
     }
 
-    async fn cited_by(&self, task: &TaskId, reference: &ContentRef) -> Result<Vec<ContentRef>, LoadError> {
+    async fn cited_by(&mut self, task: &TaskId, reference: &ContentRef) -> Result<Vec<ContentRef>, LoadError> {
         let error = match self.content.get(reference).await {
             // What was never canonical is read by nobody, and so cites nothing.
             Ok(bytes) => return Ok(cited(&bytes).unwrap_or_default()),
@@ -173,8 +181,27 @@ impl Mark<'_> {
                 tracing::warn!(%task, %error, "passed over: a snapshot's content cannot be had");
                 Ok(Vec::new())
             }
+            ContentError::Missing(_) | ContentError::Corrupt(_) if reference.media == MEDIA_DEFINITION => {
+                tracing::warn!(%task, %error, "whatever a definition may cite is kept: this one cannot be read");
+                self.damaged.insert(task.clone());
+                // Another task that has it is named too.
+                self.read.remove(&reference.sha256);
+                Ok(Vec::new())
+            }
             source => Err(LoadError::Content { task: task.clone(), source }),
         }
+    }
+}
+
+/// Whether a definition that cannot be read may cite the body: definitions cite definitions and
+/// scripts, and both are JSON objects. A body that cannot be read may be anything.
+async fn may_be_of_a_definition(content: &dyn ContentStore, body: &KeptBody) -> Result<bool, ClientError> {
+    let reference = ContentRef { media: String::new(), sha256: body.sha256, size: body.size };
+    match content.get(&reference).await {
+        Ok(bytes) => Ok(serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes).is_ok()),
+        Err(ContentError::Missing(_)) => Ok(false),
+        Err(ContentError::Corrupt(_)) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -191,7 +218,12 @@ async fn sweep(
         let page = content.aged(before, after.as_ref(), BODIES).await?;
         after = page.last().map(|last| last.sha256);
         let is_full = page.len() == BODIES;
-        let garbage: Vec<KeptBody> = page.into_iter().filter(|body| !reached.contains(&body.sha256)).collect();
+        let mut garbage = Vec::new();
+        for body in page.into_iter().filter(|body| !reached.contains(&body.sha256)) {
+            if collected.damaged.is_empty() || !may_be_of_a_definition(content, &body).await? {
+                garbage.push(body);
+            }
+        }
         for lot in lots(&garbage) {
             let (bodies, bytes) = if dry_run {
                 (lot.len() as u64, lot.iter().map(|body| body.size).sum())

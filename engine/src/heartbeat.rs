@@ -1,13 +1,16 @@
 //! Leases kept alive, and what is heard with each renewal: the inbox and the loss of a claim.
 
+use std::collections::BTreeSet;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU8, AtomicU64, Ordering},
 };
 use std::time::Duration;
 
 use plica_kernel::id::{Position, TaskId};
+use plica_kernel::state::Task;
 use plica_kernel::time::Timestamp;
+use plica_kernel::wake::{Alternative, WakeKey};
 use plica_ports::Clock;
 use plica_ports::store::{Claim, Claimed, Conflict, Store, StoreError};
 use tokio::sync::Notify;
@@ -15,18 +18,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::time::StoreTime;
 
+/// Whether a hold does nothing but keep background jobs alive for a task that waits (ST-13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Rest {
+    /// It works on the task.
+    None,
+    /// The task goes on by itself: once a job has ended, or at a time.
+    ForItself,
+    /// The task waits for someone: a person, an event, another task.
+    ForOthers,
+}
+
 /// What a claim's holder and its heartbeat share.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) claim: Claim,
     /// Said once the claim is lost: the step ends and appends nothing more (RC-6).
     pub(crate) lost: CancellationToken,
+    /// Said when the worker does not wait any longer for people who might wake the task: jobs that
+    /// it keeps for a task that rests are ended, and the claim is handed back.
+    pub(crate) part: CancellationToken,
     /// Wakes the step when the inbox moved.
     pub(crate) news: Notify,
+    rest: AtomicU8,
     tail: AtomicU64,
     /// On the worker's clock, measured from the sending of the last accepted claim or renewal.
     deadline: Mutex<Duration>,
     time: Mutex<StoreTime>,
+    /// Whether the same worker holds the task under a newer claim.
+    superseded: Mutex<bool>,
 }
 
 impl Hold {
@@ -35,10 +56,13 @@ impl Hold {
         Self {
             claim: claimed.claim.clone(),
             lost: CancellationToken::new(),
+            part: CancellationToken::new(),
+            rest: AtomicU8::new(Rest::None as u8),
             news: Notify::new(),
             tail: AtomicU64::new(claimed.verdict.inbox_tail.0),
             deadline: Mutex::new(sent + lease),
             time: Mutex::new(StoreTime::new(claimed.verdict.now, now)),
+            superseded: Mutex::new(false),
         }
     }
 
@@ -61,6 +85,39 @@ impl Hold {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = StoreTime::new(now, at);
     }
 
+    /// Shows something to observers that keep their place, unless a newer hold of this worker does
+    /// so: what they keep of a task is of one claim at a time (EN-5).
+    pub(crate) fn show(&self, show: impl FnOnce()) {
+        let superseded = self.superseded.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*superseded {
+            show();
+        }
+    }
+
+    /// The worker was given the task anew: this hold is lost, and what it was just showing is
+    /// shown before the newer one shows anything.
+    fn supersede(&self) {
+        *self.superseded.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.lost.cancel();
+    }
+
+    /// The task waits while its jobs live.
+    pub(crate) fn rest(&self, task: &Task) {
+        let background = |alternative: &Alternative| alternative.key == WakeKey::Background;
+        let by_itself = task.wake().at.is_some() || task.wake().any.iter().any(background);
+        let rest = if by_itself { Rest::ForItself } else { Rest::ForOthers };
+        self.rest.store(rest as u8, Ordering::Release);
+    }
+
+    /// There may be something to do.
+    pub(crate) fn go_on(&self) {
+        self.rest.store(Rest::None as u8, Ordering::Release);
+    }
+
+    fn is_resting(&self, rest: Rest) -> bool {
+        self.rest.load(Ordering::Acquire) == rest as u8
+    }
+
     /// The newest item known to be in the inbox.
     pub(crate) fn tail(&self) -> Position {
         Position(self.tail.load(Ordering::Acquire))
@@ -80,7 +137,9 @@ pub(crate) struct Holds(Mutex<Vec<Arc<Hold>>>);
 
 impl Holds {
     pub(crate) fn add(&self, hold: Arc<Hold>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.iter().filter(|older| older.claim.task == hold.claim.task).for_each(|older| older.supersede());
+        holds.push(hold);
     }
 
     pub(crate) fn remove(&self, claim: &Claim) {
@@ -128,6 +187,26 @@ impl Holds {
             hold.moved(tail);
         }
         Ok(())
+    }
+
+    /// How many holds only keep jobs alive.
+    pub(crate) fn resting(&self) -> usize {
+        self.all().iter().filter(|hold| !hold.is_resting(Rest::None)).count()
+    }
+
+    /// The tasks that wait for someone while this worker keeps their jobs alive, if there is
+    /// nothing else that it does: `held` is how many tasks it works on.
+    pub(crate) fn waiting_for_others(&self, held: usize) -> Option<BTreeSet<TaskId>> {
+        let all = self.all();
+        let waiting = all.len() == held && all.iter().all(|hold| hold.is_resting(Rest::ForOthers));
+        waiting.then(|| all.iter().map(|hold| hold.claim.task.clone()).collect())
+    }
+
+    /// Has jobs ended and claims handed back of tasks that only wait for someone.
+    pub(crate) fn part(&self) {
+        for hold in self.all().iter().filter(|hold| hold.is_resting(Rest::ForOthers)) {
+            hold.part.cancel();
+        }
     }
 
     /// Gives up every hold: nothing more is appended under any.

@@ -111,6 +111,11 @@ impl Host {
         }
     }
 
+    /// Whether some observer keeps its place in the logs (EN-5).
+    pub(crate) fn is_followed(&self) -> bool {
+        self.observers.iter().any(|observer| observer.progress().is_some())
+    }
+
     /// The tool of this name, if the definition lists it and this host has it.
     pub(crate) fn tool_of(&self, definition: &Definition, name: &str) -> Option<&HostTool> {
         self.tools.get(name).filter(|_| definition.tools.iter().any(|listed| listed == name))

@@ -40,6 +40,7 @@ mod gc;
 pub mod govern;
 mod heartbeat;
 mod host;
+mod jobs;
 mod load;
 mod outage;
 mod plan;

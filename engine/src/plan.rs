@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plica_kernel::canonical::string_len;
-use plica_kernel::decide::{Aside, CallPlan};
+use plica_kernel::decide::{Aside, CallPlan, Foreseen};
 use plica_kernel::limits::{CALLS_MAX, EVENT_KINDS_BYTES_MAX, WAKE_ALTERNATIVES_MAX};
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
@@ -82,7 +82,7 @@ impl Planner<'_> {
         }
         let (args, tool_name) = (args.to_owned(), name.to_owned());
         match self.rule(name, Some(tool.tool.declaration().effect), &args, false) {
-            Ruling::Allow { rule } => CallPlan::Start { args, rule, tool: tool_name },
+            Ruling::Allow { rule } => CallPlan::Start { args, foreseen: Foreseen::default(), rule, tool: tool_name },
             Ruling::Deny { reason } => deny(format!("denied: {reason}")),
             Ruling::Ask { expires_after, rule } => {
                 CallPlan::Ask { args, expires_ms: expires_after.map(millis), rule, tool: tool_name }

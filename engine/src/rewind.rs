@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_BYTES};
-use plica_kernel::canonical::from_slice;
+use plica_kernel::canonical::{Hash, from_slice};
 use plica_kernel::decide::Prepared;
 use plica_kernel::event::{CallStatus, FileChange, FileWas, LeftFile, Payload, PlannedFile, RestorePlan};
-use plica_kernel::id::{Seq, TaskId};
+use plica_kernel::id::{CallId, Seq, TaskId};
 use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 use plica_kernel::state::Task;
 use plica_kernel::time::Timestamp;
-use plica_ports::{ContentError, ContentStore, Definition, Files, FilesError, Store};
+use plica_ports::{ContentError, ContentStore, Definition, FileNow, Files, FilesError, Store};
 
 use crate::compose::{ComposeError, text_of};
 use crate::error::LoadError;
@@ -56,11 +56,11 @@ pub(crate) async fn prepare(
     let mut blobs = Vec::new();
     let mut plan = RestorePlan::default();
     for (place, change) in changes.by_file() {
-        let same = change.first.hash() == change.last.hash();
+        let same = change.last.iter().all(|last| change.first.hash() == last.hash());
         if same && change.first != FileWas::Unknown {
             continue;
         }
-        plan.files.push(planned(files, place, change, &mut blobs).await);
+        plan.files.extend(planned(files, place, change, &mut blobs).await);
     }
     plan.files.extend(changes.found.iter().filter_map(|found| found.untold.clone()));
     // They are told to stop with the rewind, and may change files until they hear of it.
@@ -77,16 +77,33 @@ pub(crate) async fn prepare(
 /// A file: its workspace and its path in it.
 type Place = (String, String);
 
-/// What became of one file: what it held before the first change, and after the last.
+/// What became of one file.
 struct Span {
+    /// What it held before the first change.
     first: FileWas,
-    last: FileWas,
+    /// What it may hold after the last: one that a call cut off had foreseen may not have happened.
+    last: Vec<FileWas>,
 }
 
-async fn planned(files: Option<&dyn Files>, place: Place, span: Span, blobs: &mut Vec<Blob>) -> PlannedFile {
+impl Span {
+    /// What the file that now holds what has this hash was left as.
+    fn left_as(&self, now: Option<Hash>) -> Option<&FileWas> {
+        self.last.iter().find(|was| was.hash() == Some(now))
+    }
+
+    fn add(&mut self, found: &Found) {
+        if !found.foreseen {
+            self.last.clear();
+        }
+        self.last.push(found.after.clone());
+    }
+}
+
+/// `None` when what a call had foreseen of the file did not happen.
+async fn planned(files: Option<&dyn Files>, place: Place, span: Span, blobs: &mut Vec<Blob>) -> Option<PlannedFile> {
     let (workspace, path) = place;
-    let Span { first: after, last } = span;
-    let mut planned = PlannedFile { after, before: last, left: None, path, workspace };
+    let last = span.last.last().cloned().unwrap_or(FileWas::Unknown);
+    let mut planned = PlannedFile { after: span.first.clone(), before: last, left: None, path, workspace };
     planned.left = match &planned.after {
         FileWas::Unknown => Some("what it held is not on record: the call that changed it was cut off".into()),
         FileWas::Large(_) => Some(format!("it held more than {PREIMAGE_BYTES_MAX} bytes, which are not kept")),
@@ -94,21 +111,24 @@ async fn planned(files: Option<&dyn Files>, place: Place, span: Span, blobs: &mu
     };
     let Some(files) = files.filter(|_| planned.left.is_none()) else {
         planned.left.get_or_insert_with(|| "this worker has no access to files".into());
-        return planned;
+        return Some(planned);
     };
     match files.look(Path::new(&planned.workspace), &planned.path, PREIMAGE_BYTES_MAX).await {
         Err(error) => planned.left = Some(error.to_string()),
+        Ok(now) if Some(now.hash()) == planned.after.hash() && span.last.len() > 1 => return None,
         Ok(now) if Some(now.hash()) == planned.after.hash() => {}
-        Ok(now) if Some(now.hash()) != planned.before.hash() => planned.left = Some(FilesError::Changed.to_string()),
-        // What it holds now is kept too, so that the rewind itself can be undone.
-        Ok(plica_ports::FileNow::Present { bytes: Some(bytes), .. }) => {
-            let blob = Blob::new(MEDIA_BYTES, bytes);
-            planned.before = FileWas::Kept(blob.reference.clone());
-            blobs.push(blob);
-        }
-        Ok(_) => {}
+        Ok(now) => match (span.left_as(now.hash()), now) {
+            (None, _) => planned.left = Some(FilesError::Changed.to_string()),
+            // What it holds now is kept too, so that the rewind itself can be undone.
+            (Some(_), FileNow::Present { bytes: Some(bytes), .. }) => {
+                let blob = Blob::new(MEDIA_BYTES, bytes);
+                planned.before = FileWas::Kept(blob.reference.clone());
+                blobs.push(blob);
+            }
+            (Some(was), _) => planned.before = was.clone(),
+        },
     }
-    planned
+    Some(planned)
 }
 
 /// One change, or changes that cannot be told apart.
@@ -117,6 +137,8 @@ struct Found {
     place: Place,
     before: FileWas,
     after: FileWas,
+    /// Whether it may not have happened.
+    foreseen: bool,
     /// Set when the change itself is not on record.
     untold: Option<PlannedFile>,
 }
@@ -166,16 +188,29 @@ impl Changes<'_> {
         let mut from = from;
         // A plan counts once it is known what became of it.
         let mut restoring: Option<(Seq, ContentRef)> = None;
+        // What calls foresaw that have not ended yet, and when.
+        let mut foreseen: BTreeMap<CallId, (Timestamp, Vec<FileChange>)> = BTreeMap::new();
         loop {
             let page = self.store.read(task, from, PAGE).await?;
             for stored in &page {
                 let event = read_event(task, stored)?;
                 match event.payload {
                     Payload::SubtaskSpawned(spawned) => children.push(spawned.child),
+                    Payload::ToolCallStarted(started) if !started.files.is_empty() => {
+                        foreseen.insert(started.call, (event.at, started.files));
+                    }
                     Payload::ToolCallFinished(finished) if event.at >= self.since => {
-                        let untold = finished.status == CallStatus::Unknown && finished.files.is_empty();
+                        // A call that runs again has not ended yet.
+                        let ended = if finished.again { None } else { foreseen.remove(&finished.call) };
+                        let (began, foreseen) = ended.unwrap_or((event.at, Vec::new()));
+                        let silent = finished.files.is_empty();
+                        let untold = finished.status == CallStatus::Unknown && silent && foreseen.is_empty();
                         for change in finished.files {
-                            self.add(task, event.at, &workspace, change).await?;
+                            let change = with_before(change, &foreseen);
+                            self.add(task, event.at, &workspace, change, false).await?;
+                        }
+                        for change in foreseen.into_iter().filter(|_| silent && finished.status != CallStatus::Ok) {
+                            self.add(task, began, &workspace, change, true).await?;
                         }
                         if untold {
                             let tool = event.actor.strip_prefix("tool:").unwrap_or(&event.actor);
@@ -211,13 +246,15 @@ impl Changes<'_> {
         at: Timestamp,
         workspace: &str,
         change: FileChange,
+        foreseen: bool,
     ) -> Result<(), LoadError> {
         let path = text(self.content, task, &change.path).await?;
         let after = match change.after {
             None => FileWas::Absent,
             Some(hash) => FileWas::Large(hash),
         };
-        self.found.push(Found { at, place: (workspace.into(), path), before: change.before, after, untold: None });
+        let place = (workspace.into(), path);
+        self.found.push(Found { at, place, before: change.before, after, foreseen, untold: None });
         Ok(())
     }
 
@@ -235,7 +272,8 @@ impl Changes<'_> {
                 continue;
             }
             let place = (file.workspace, file.path);
-            self.found.push(Found { at, place, before: file.before, after: file.after, untold: None });
+            let (before, after) = (file.before, file.after);
+            self.found.push(Found { at, place, before, after, foreseen: false, untold: None });
         }
         Ok(())
     }
@@ -255,19 +293,27 @@ impl Changes<'_> {
             workspace: workspace.into(),
         };
         let place = (workspace.into(), what);
-        self.found.push(Found { at, place, before: FileWas::Unknown, after: FileWas::Unknown, untold: Some(file) });
+        let (before, after) = (FileWas::Unknown, FileWas::Unknown);
+        self.found.push(Found { at, place, before, after, foreseen: false, untold: Some(file) });
     }
 
     /// What became of each file from the first change to the last.
     fn by_file(&self) -> BTreeMap<Place, Span> {
         let mut files: BTreeMap<Place, Span> = BTreeMap::new();
         for found in self.found.iter().filter(|found| found.untold.is_none()) {
-            let span = files
-                .entry(found.place.clone())
-                .or_insert_with(|| Span { first: found.before.clone(), last: found.after.clone() });
-            span.last = found.after.clone();
+            // Until its first change the file held what it held before.
+            let unchanged = || Span { first: found.before.clone(), last: vec![found.before.clone()] };
+            files.entry(found.place.clone()).or_insert_with(unchanged).add(found);
         }
         files
+    }
+}
+
+/// A change that was found again after a crash, with what its start foresaw.
+fn with_before(change: FileChange, foreseen: &[FileChange]) -> FileChange {
+    match foreseen.iter().find(|seen| seen.path == change.path && change.before == FileWas::Unknown) {
+        Some(seen) => FileChange { before: seen.before.clone(), ..change },
+        None => change,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod begin;
 mod flight;
+mod foresee;
 mod foresight;
 
 use std::collections::BTreeMap;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_kernel::decide::{
-    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Inputs, Orphan, Prepared, RecordError, Refusal,
-    Spawn, Stamp,
+    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Foreseen, Inputs, Orphan, Prepared, RecordError,
+    Refusal, Spawn, Stamp,
 };
 use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
@@ -19,7 +20,8 @@ use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::{AppendError, ClaimAfter, Claimed};
+use plica_ports::store::rules::is_woken;
+use plica_ports::store::{AppendError, ClaimAfter, Claimed, StoreError};
 use plica_ports::{ModelError, PolicyView, Reply, StopReason};
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +32,7 @@ use crate::error::LoadError;
 use crate::follow::Followers;
 use crate::heartbeat::Hold;
 use crate::host::Host;
+use crate::jobs::LiveJobs;
 use crate::load::{LoadOptions, load};
 use crate::outage::Outage;
 use crate::plan::plan_calls;
@@ -37,6 +40,7 @@ use crate::plugins::{self, Lacks};
 use crate::revise;
 use crate::setup::{Setup, SetupError};
 use flight::Flight;
+use foresee::add_foreseen;
 
 /// How long a task is left alone that could not go on because something was out of reach.
 const OUTAGE_REST_MS: u64 = 1_000;
@@ -90,10 +94,10 @@ impl Drive {
         let needs = unusable.is_none() && !lacking.is_empty() && !needs_no_plugin(&task, &claimed.items);
         if needs && !self.lacks.is_one_too_many(&task) {
             tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
-            self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+            self.put_off(millis(self.lease)).await;
             return Ended::LacksPlugins;
         }
-        let followers = match Followers::resume(&self.host, &task).await {
+        let followers = match Followers::resume(&self.host, &self.hold, &task).await {
             Ok(followers) => followers,
             Err(why) => {
                 self.set_aside().await;
@@ -113,13 +117,16 @@ impl Drive {
             seen,
             pending: Vec::new(),
             flight: Flight::default(),
+            jobs: LiveJobs::new(self.host.clone(), self.hold.clone()),
             composition: Composition::default(),
             followers,
             spawns: BTreeMap::new(),
+            foreseen: OfCalls::default(),
             rewinds: BTreeMap::new(),
             looked: BTreeMap::new(),
             after_crash: None,
             stopping: false,
+            parting: false,
             reconsidered: 0,
         };
         if needs {
@@ -149,7 +156,7 @@ impl Drive {
             Err(LoadError::UnknownTask(_)) => Blocked::UnreadableLog { rule: "the log is empty".into(), seq: Seq(1) },
             Err(error @ LoadError::NewerVersion { .. }) => {
                 tracing::warn!(task = %id, %error, "handed back");
-                self.release(Some(self.now().plus_millis(millis(self.lease)))).await;
+                self.put_off(millis(self.lease)).await;
                 return Err(Ended::NewerVersion);
             }
             Err(LoadError::Content { source, .. }) => {
@@ -185,7 +192,26 @@ impl Drive {
     /// Hands the claim back for a moment: an outage is no fault of the task, so the claim must
     /// not count towards poison (ST-18).
     async fn set_aside(&self) {
-        self.release(Some(self.now().plus_millis(OUTAGE_REST_MS))).await;
+        self.put_off(OUTAGE_REST_MS).await;
+    }
+
+    /// Hands the claim back for so long, so that it does not count towards poison (ST-18). Nothing
+    /// hands out again what rests, and observers that keep their place may not have seen all of it
+    /// yet: then the lease ends the claim, and the task is claimed once more (EN-5).
+    async fn put_off(&self, ms: u64) {
+        if self.host.is_followed() && self.rests().await.unwrap_or(true) {
+            return tracing::debug!(task = %self.hold.claim.task, "left to the end of its lease: observers may be behind");
+        }
+        self.release(Some(self.now().plus_millis(ms))).await;
+    }
+
+    /// Whether the task waits or is over, and nothing in its inbox changes that.
+    async fn rests(&self) -> Result<bool, StoreError> {
+        let (store, task) = (&self.host.store, &self.hold.claim.task);
+        let Some(row) = store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
+        let rests = row.projection.status == Status::Waiting || row.projection.status.is_over();
+        let items = store.inbox(task, Position(0)).await?;
+        Ok(rests && !is_woken(row.projection.status, &row.projection.wake, &items))
     }
 
     fn now(&self) -> Timestamp {
@@ -219,11 +245,15 @@ struct Step<'a> {
     /// What came back from outside and is not on record yet.
     pending: Vec<Happened>,
     flight: Flight,
+    /// Background jobs that this hold runs.
+    jobs: LiveJobs,
     composition: Composition,
     /// Observers that keep their place in the log.
     followers: Followers,
     /// What approved calls that spawn a child come to.
     spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What calls that are about to start will change.
+    foreseen: OfCalls,
     /// What rewinds come to, by the item that asks.
     rewinds: BTreeMap<Position, Result<Prepared, String>>,
     /// What was found of calls that a former holder left open, by their start.
@@ -231,8 +261,17 @@ struct Step<'a> {
     /// What becomes of the attempt they belong to, once it is known.
     after_crash: Option<AfterCrash>,
     stopping: bool,
+    /// Whether the worker no longer waits for people who might wake the task.
+    parting: bool,
     /// Appends in a row that were refused because the inbox had moved.
     reconsidered: u32,
+}
+
+/// What was foreseen of calls: of those of a reply by its request, of others by themselves.
+#[derive(Default)]
+struct OfCalls {
+    replies: BTreeMap<Seq, Vec<Foreseen>>,
+    calls: BTreeMap<CallId, Foreseen>,
 }
 
 /// What a round of deciding came to.
@@ -278,11 +317,30 @@ impl Step<'_> {
             }
         }
         self.flight.abort();
+        self.jobs.drop_all();
         ended
     }
 
+    /// Hands the claim back; what it kept alive ends first.
+    async fn release(&self, not_before: Option<Timestamp>) {
+        self.jobs.end_all().await;
+        self.drive.release(not_before).await;
+    }
+
+    /// The same for so long.
+    async fn put_off(&self, ms: u64) {
+        self.jobs.end_all().await;
+        self.drive.put_off(ms).await;
+    }
+
+    /// The same for a moment, as after an outage.
+    async fn set_aside(&self) {
+        self.put_off(OUTAGE_REST_MS).await;
+    }
+
     async fn hand_in(&self, happened: &Happened) {
-        let Ok(Outcome::Call(outcome)) = &happened.what else { return };
+        // A job that a lost worker started is gone: the call has nothing to show for itself.
+        let Ok(Outcome::Call { outcome, job: None }) = &happened.what else { return };
         let Some(open) = self.task.governance().action(happened.action) else { return };
         let ActionKind::Call(call) = open.what else { return };
         if !matches!(outcome.status, CallStatus::Ok | CallStatus::Error) {
@@ -309,10 +367,16 @@ impl Step<'_> {
     async fn commit(&mut self, drafted: &Drafted, after: ClaimAfter) -> Committed {
         let status = drafted.task.status();
         let rests = status == Status::Waiting || status.is_over();
-        let after = if rests && !self.followers.is_empty() { ClaimAfter::Retain } else { after };
+        let keeps = status == Status::Waiting && self.jobs.keep(&drafted.task) && !self.stopping && !self.parting;
+        let after = if rests && (keeps || !self.followers.is_empty()) { ClaimAfter::Retain } else { after };
         let committed = self.drive.committer().commit(&mut self.task, drafted, self.seen, after).await;
         if let Committed::Written { .. } = committed {
             self.followers.show(drafted);
+            let started = self.pending.iter().filter_map(|happened| match &happened.what {
+                Ok(Outcome::Call { job, .. }) => job.clone(),
+                _ => None,
+            });
+            self.jobs.settle(&self.task, started.collect()).await;
         }
         committed
     }
@@ -320,7 +384,7 @@ impl Step<'_> {
     /// Records what came back, decides, commits.
     async fn turn(&mut self) -> Turned {
         if let Err(error) = self.look_at_inbox().await {
-            self.drive.set_aside().await;
+            self.set_aside().await;
             return Turned::End(Ended::Unavailable(error.to_string()));
         }
         self.stop_for_people().await;
@@ -346,6 +410,7 @@ impl Step<'_> {
                 self.reconsidered = 0;
                 self.items.retain(|item| !consumed.contains(&item.position));
                 self.rewinds.clear();
+                self.foreseen = OfCalls::default();
                 if self.task.governance().actions.is_empty() {
                     self.looked.clear();
                     self.after_crash = None;
@@ -380,7 +445,7 @@ impl Step<'_> {
         {
             Ok(checked) => checked,
             Err(why) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Turned::End(Ended::Unavailable(why));
             }
         };
@@ -402,13 +467,13 @@ impl Step<'_> {
         match Setup::read(&self.drive.host, &self.task).await {
             // A refusal leaves what this worker lacks in force.
             Ok(setup) if !plugins::lacking(&self.task, &setup.pins).is_empty() => {
-                self.drive.release(Some(self.drive.now().plus_millis(millis(self.drive.lease)))).await;
+                self.put_off(millis(self.drive.lease)).await;
                 return Turned::End(Ended::LacksPlugins);
             }
             Ok(setup) => (self.setup, self.unusable) = (setup, None),
             Err(SetupError::Unusable(failure)) => (self.setup, self.unusable) = (Setup::none(), Some(failure)),
             Err(SetupError::Unavailable(why)) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Turned::End(Ended::Unavailable(why));
             }
         }
@@ -420,7 +485,7 @@ impl Step<'_> {
     async fn fail(&mut self, failure: Failure) -> Ended {
         loop {
             if let Err(error) = self.look_at_inbox().await {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 return Ended::Unavailable(error.to_string());
             }
             match self.record_failure(failure.clone()).await {
@@ -448,14 +513,17 @@ impl Step<'_> {
         };
         if let Ok(drafted) = drafted {
             match self.commit(&drafted, ClaimAfter::ByStatus).await {
-                Committed::Written { held: true } => return Turned::Wait(Act::Rest),
+                Committed::Written { held: true } => {
+                    self.items.retain(|item| !drafted.consumed.contains(&item.position));
+                    return Turned::Wait(Act::Rest);
+                }
                 Committed::Written { held: false } => return Turned::End(Ended::HandedBack),
                 Committed::Reconsider => return Turned::Again,
                 Committed::Lost(_) | Committed::Refused(_) => {}
             }
         }
         // A claim that came to nothing, which counts towards poison (ST-18).
-        self.drive.release(None).await;
+        self.release(None).await;
         Turned::End(Ended::HandedBack)
     }
 
@@ -516,6 +584,7 @@ impl Step<'_> {
             run: self.drive.hold.claim.run.clone(),
             pins: self.setup.pins.clone(),
             spawns: self.spawns.clone(),
+            foreseen: self.foreseen.calls.clone(),
             rewinds: self.rewinds.clone(),
             stopping: self.stopping,
             unusable: self.unusable.clone(),
@@ -551,7 +620,8 @@ impl Step<'_> {
         match &happened.what {
             Ok(Outcome::Reply { reply, elapsed }) => match &**reply {
                 Ok(reply) => {
-                    let answer = self.answer(draft.task(), reply, *elapsed);
+                    let foreseen = self.foreseen.replies.get(&happened.action);
+                    let answer = self.answer(draft.task(), reply, foreseen, *elapsed);
                     decide::reply(draft, happened.action, answer)
                 }
                 Err(error) => {
@@ -559,15 +629,16 @@ impl Step<'_> {
                     decide::refusal(draft, happened.action, refusal)
                 }
             },
-            Ok(Outcome::Call(outcome)) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
+            Ok(Outcome::Call { outcome, .. }) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
             // Orphans are settled together; what was put back was recorded above.
             Ok(Outcome::Orphan(_) | Outcome::Restored { .. }) => Ok(()),
             Err(Broken(failure)) => decide::fail(draft, failure.clone(), &self.items),
         }
     }
 
-    fn answer(&self, task: &Task, reply: &Reply, elapsed: Duration) -> Answer {
-        let (calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
+    fn answer(&self, task: &Task, reply: &Reply, foreseen: Option<&Vec<Foreseen>>, elapsed: Duration) -> Answer {
+        let (mut calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
+        add_foreseen(&mut calls, foreseen);
         let policy = self.drive.host.policy.as_ref();
         let patch = policy.and_then(|policy| {
             let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;
@@ -609,9 +680,11 @@ impl Step<'_> {
     async fn wait(&mut self, act: &Act) {
         let clock = self.drive.host.clock.clone();
         let due = match act {
-            Act::WaitUntil(due) => Some(Duration::from_millis(due.millis_since(self.drive.now()) + 1)),
+            Act::WaitUntil(due) => Some(*due),
+            Act::Rest => self.task.wake().at,
             _ => None,
         };
+        let due = due.map(|due| Duration::from_millis(due.millis_since(self.drive.now()) + 1));
         let timer = async {
             match due {
                 Some(wait) => clock.sleep(wait).await,
@@ -626,9 +699,14 @@ impl Step<'_> {
                 self.arrived(std::iter::once(happened).chain(ready));
             }
             () = self.drive.hold.news.notified() => {}
+            () = self.drive.hold.part.cancelled(), if !self.parting => {
+                self.parting = true;
+                self.jobs.end_all().await;
+            }
             () = self.drive.stop.cancelled(), if !self.stopping => self.drain(act).await,
             () = timer => {}
         }
+        self.drive.hold.go_on();
     }
 
     /// Takes in what came back. What was found of orphaned calls is kept until all of them were
@@ -644,13 +722,19 @@ impl Step<'_> {
     }
 
     /// The worker is to stop: a request is broken off, calls get a moment to end by
-    /// themselves and another to end when told to.
+    /// themselves and another to end when told to; then background jobs are ended.
     async fn drain(&mut self, act: &Act) {
         self.stopping = true;
         if matches!(act, Act::Ask(_)) {
             self.flight.abort();
-            return;
+        } else {
+            self.land().await;
         }
+        self.jobs.end_all().await;
+    }
+
+    /// Takes in what calls come to, for as long as one that is to stop waits for that.
+    async fn land(&mut self) {
         let host = self.drive.host.clone();
         let grace = host.clock.sleep(DRAIN);
         tokio::pin!(grace);

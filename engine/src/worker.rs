@@ -1,6 +1,6 @@
 //! The resident worker: claims tasks, drives each, keeps their leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,10 @@ use crate::step::{Drive, Ended};
 
 /// How often held tasks' inboxes are looked at: a cancel reaches its holder within a second.
 const GLANCE: Duration = Duration::from_millis(250);
-/// Longest wait for work before looking again.
+/// Longest wait for work before looking again, where the end of others' work ends this worker too.
 const POLL: Duration = Duration::from_secs(1);
+/// The same for a worker that goes on whatever others do: the store tells it of work.
+const RESIDENT_POLL: Duration = Duration::from_secs(5);
 /// Wait after the store was unavailable.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -185,9 +187,13 @@ impl Worker {
                 Ok(_) => continue,
                 Err(error) => self.put_up_with(running, error)?,
             }
-            if running.tasks.is_empty() && !running.outage.is_out_of_reach() {
-                match self.is_done(running).await {
-                    Ok(true) => return Ok(()),
+            if let Some(waiting) = running.holds.waiting_for_others(running.tasks.len())
+                && !running.outage.is_out_of_reach()
+            {
+                match self.is_done(running, &waiting).await {
+                    Ok(true) if waiting.is_empty() => return Ok(()),
+                    // Nobody will come: jobs end, and the next claim finds them lost.
+                    Ok(true) => running.holds.part(),
                     Ok(false) => {}
                     Err(error) => self.put_up_with(running, error.into())?,
                 }
@@ -222,7 +228,7 @@ impl Worker {
 
     /// Claims what there is room for and starts to drive it; says how many.
     async fn claim(&self, running: &mut Running, stop: &Stop) -> Result<usize, ClaimError> {
-        let room = self.options.concurrency.saturating_sub(running.tasks.len());
+        let room = self.room(running);
         if room == 0 {
             return Ok(0);
         }
@@ -241,13 +247,19 @@ impl Worker {
             // Driving a task is driving its children too: it waits for them.
             for child in self.claimable_descendants().await? {
                 count += self.claim_as(running, stop, &ClaimRequest { task: Some(child), ..request.clone() }).await?;
-                if running.tasks.len() >= self.options.concurrency {
+                if self.room(running) == 0 {
                     break;
                 }
             }
         }
         running.outage.claims_work();
         Ok(count)
+    }
+
+    /// How many more tasks may be worked on. Holds that only keep jobs alive leave room for others.
+    fn room(&self, running: &Running) -> usize {
+        let resting = running.holds.resting().min(RESTING_MAX);
+        self.options.concurrency.saturating_sub(running.tasks.len().saturating_sub(resting))
     }
 
     async fn claim_as(&self, running: &mut Running, stop: &Stop, request: &ClaimRequest) -> Result<usize, ClaimError> {
@@ -345,10 +357,11 @@ impl Worker {
         }
     }
 
-    /// Whether there is nothing left to do, here or by itself later.
-    async fn is_done(&self, running: &Running) -> Result<bool, StoreError> {
+    /// Whether there is nothing left to do, here or by itself later; `waiting` are held tasks that
+    /// wait for someone.
+    async fn is_done(&self, running: &Running, waiting: &BTreeSet<TaskId>) -> Result<bool, StoreError> {
         if let Some(task) = &self.options.only {
-            return self.is_at_rest(task).await;
+            return self.is_at_rest(task, waiting).await;
         }
         if !self.options.until_idle {
             return Ok(false);
@@ -358,11 +371,12 @@ impl Worker {
         let alone = running.left_alone.values();
         let nothing_to_come =
             next.is_none_or(|due| due <= now && alone.len() > 0 && alone.clone().all(|alone| alone.for_good));
-        Ok(held == 0 && nothing_to_come)
+        Ok(held <= waiting.len() as u64 && nothing_to_come)
     }
 
     /// Whether a task is over, blocked, or waits for someone.
-    async fn is_at_rest(&self, task: &TaskId) -> Result<bool, StoreError> {
+    async fn is_at_rest(&self, task: &TaskId, waiting: &BTreeSet<TaskId>) -> Result<bool, StoreError> {
+        let is_still = |row: &Row| is_still(row) || waiting.contains(&row.id);
         let Some(row) = self.host.store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
         if !is_still(&row) {
             return Ok(false);
@@ -379,16 +393,19 @@ impl Worker {
         }
         // Children that were told to stop are let do so.
         let now = self.host.store.now().await?;
-        Ok(descendants.iter().all(|row| row.claimable_at.is_none_or(|at| at > now) && row.holder.is_none()))
+        Ok(descendants
+            .iter()
+            .all(|row| waiting.contains(&row.id) || row.claimable_at.is_none_or(|at| at > now) && row.holder.is_none()))
     }
 
     /// Waits until a task ended, something may have become claimable, or it is to stop.
     async fn wait(&self, running: &mut Running, stop: &Stop) -> Result<(), WorkerError> {
-        let room = running.tasks.len() < self.options.concurrency;
+        let room = self.room(running) > 0;
         let out_of_reach = running.outage.is_out_of_reach();
         let left_alone = &running.left_alone;
         let store = &self.host.store;
         let clock = &self.host.clock;
+        let poll = if self.is_resident() { RESIDENT_POLL } else { POLL };
         let work = async {
             if out_of_reach {
                 clock.sleep(PAUSE).await;
@@ -404,7 +421,7 @@ impl Worker {
                 clock.sleep(POLL).await;
                 return Ok(());
             }
-            store.wait_claimable(&self.options.queues, POLL).await
+            store.wait_claimable(&self.options.queues, poll).await
         };
         let joined = tokio::select! {
             biased;
@@ -432,6 +449,9 @@ fn is_still(row: &Row) -> bool {
     rests && row.holder.is_none() && row.claimable_at.is_none()
 }
 
+/// Tasks whose background jobs a worker keeps alive while they wait without counting them as work;
+/// further ones count.
+const RESTING_MAX: usize = 256;
 /// Descendants of a driven task that are looked at.
 const DESCENDANTS: usize = 1_000;
 

@@ -193,6 +193,7 @@ pub(crate) fn go_on(task: Task) {
             pins: Vec::new(),
             stopping: false,
             unusable: None,
+            foreseen: Default::default(),
             spawns: Default::default(),
             rewinds: Default::default(),
         };

@@ -48,6 +48,7 @@ impl Item {
             | Self::Verdict { .. }
             | Self::Resolve { .. }
             | Self::Event { .. }
+            | Self::Job { .. }
             | Self::Evidence { .. } => Vec::new(),
         }
     }

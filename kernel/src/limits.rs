@@ -28,6 +28,15 @@ pub const CONTENT_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a file that are kept before it is changed, so that a rewind can put it back; a
 /// larger one is named and left (SN-5).
 pub const PREIMAGE_BYTES_MAX: u64 = 1 << 20;
+/// Background jobs of one task that run at once; a call that would start another is refused.
+pub const JOBS_MAX: usize = 8;
+/// Canonical bytes of the line that says what a background job runs.
+pub const JOB_WHAT_BYTES_MAX: usize = 2048;
+/// Bytes of a background job's output that are kept: the last ones.
+pub const JOB_OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Background jobs that have ended and whose output an agent can still ask for; older ones are in
+/// the log alone.
+pub const JOBS_KEPT_MAX: usize = 16;
 /// Bytes of a failure's detail kept inline; longer ones are cut.
 pub const DETAIL_BYTES_MAX: usize = 900;
 

@@ -69,7 +69,8 @@ pub struct Projection {
     pub hash: Hash,
     /// The status.
     pub status: Status,
-    /// What wakes the task; empty unless it waits.
+    /// What wakes the task; empty unless it waits. With live background jobs its time has come
+    /// already: nobody but their holder may leave the task waiting (ST-13).
     pub wake: Wake,
     /// Whether the conversation is closed.
     pub closed: bool,

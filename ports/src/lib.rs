@@ -10,6 +10,7 @@ mod content;
 mod definition;
 mod files;
 mod guard;
+mod job;
 mod model;
 mod observer;
 mod policy;
@@ -22,6 +23,7 @@ pub use content::{ContentError, ContentStore, KeptBody, Removed};
 pub use definition::{Definition, DefinitionError, ModelChoice, OnCrash, PermissionMode};
 pub use files::{FileNow, Files, FilesError};
 pub use guard::{Guard, GuardView, Ruling};
+pub use job::{Job, JobExit, JobSlot, JobState, Jobs, KnownJob, RunningJob, StartedJob, TaskJobs};
 pub use model::{
     Delta, DeltaSink, Model, ModelError, ModelErrorKind, ModelRequest, Reply, RequestMessage, StopReason, ToolSpec,
 };

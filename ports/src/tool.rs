@@ -1,10 +1,11 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use plica_kernel::body::Blob;
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::id::{CallId, Epoch, RunId, TaskId};
 
+use crate::job::{StartedJob, TaskJobs};
 use crate::observer::{Outgoing, Record};
 
 /// What a tool does to the world.
@@ -75,6 +76,8 @@ pub struct CallContext {
     pub workspace: PathBuf,
     /// Names of variables of the worker's environment that the agent's commands may see.
     pub env: Vec<String>,
+    /// The background jobs of the task.
+    pub jobs: TaskJobs,
     /// Ends the call early when the claim is lost, or the turn or task is stopped: the tool
     /// stops what it started and returns what it knows.
     pub stop: StopSignal,
@@ -142,6 +145,9 @@ pub struct ToolOutput {
     pub blobs: Vec<Blob>,
     /// Files of the workspace that it changed, in order, so that a rewind can put them back.
     pub files: Vec<ChangedFile>,
+    /// What it left running in the background: on record with the call's end, which tells the
+    /// model its id, and dead with its worker (ST-13).
+    pub job: Option<StartedJob>,
     /// Records to append with the call's outcome (EN-9).
     pub records: Vec<Record>,
     /// What to send to other tasks with it.
@@ -162,17 +168,27 @@ pub enum ToolError {
     #[error("{}", .0.text)]
     Failed(ToolOutput),
     /// It may have happened: a mutation that timed out or lost its connection.
-    #[error("{0}")]
-    Unknown(String),
+    #[error("{}", .0.text)]
+    Unknown(ToolOutput),
     /// It was stopped from outside before it ended.
-    #[error("{0}")]
-    Stopped(String),
+    #[error("{}", .0.text)]
+    Stopped(ToolOutput),
 }
 
 impl ToolError {
     /// A failure of `text` and nothing else.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(ToolOutput::text(text))
+    }
+
+    /// An end that nobody can tell, with `text` and nothing else.
+    pub fn unknown(text: impl Into<String>) -> Self {
+        Self::Unknown(ToolOutput::text(text))
+    }
+
+    /// A stop from outside, with `text` and nothing else.
+    pub fn stopped(text: impl Into<String>) -> Self {
+        Self::Stopped(ToolOutput::text(text))
     }
 }
 
@@ -201,6 +217,14 @@ pub trait Tool: Send + Sync {
     /// Where the tool comes from, as records name it: a server, or the host itself.
     fn source(&self) -> &str {
         "host"
+    }
+
+    /// What a call will change in the files of `workspace` if it does what it is asked to. Asked
+    /// before the call's start goes on record, which keeps it (TO-5): a rewind puts a file back even
+    /// if the call is cut off. `args` is JSON text, valid by the schema; the default foresees nothing.
+    async fn foresee(&self, args: &str, workspace: &Path) -> Foreseen {
+        let _ = (args, workspace);
+        Foreseen::default()
     }
 
     /// Runs a call. `args` is JSON text, valid by the schema.

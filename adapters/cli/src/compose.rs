@@ -30,7 +30,9 @@ pub fn store(named: Option<&str>) -> Result<Arc<dyn Store>, Fault> {
         return sqlite(path, OpenOptions { create_folder: true, in_place: true });
     };
     match named.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => sqlite(PathBuf::from(path), OpenOptions { create_folder: false, in_place: true }),
+        Some(("sqlite", path)) if !path.is_empty() => {
+            sqlite(PathBuf::from(path), OpenOptions { create_folder: false, in_place: true })
+        }
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::new())),
         Some(("postgres" | "postgresql", _)) => postgres(named),
         // What was named may hold a password, but not before a colon.

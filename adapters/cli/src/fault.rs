@@ -63,8 +63,8 @@ impl From<ClientError> for Fault {
                 error,
                 ClientError::Closed(_)
                     | ClientError::NoBoundary { .. }
-                    | ClientError::NoRoot(_)
-                    | ClientError::Reported(_)
+                    | ClientError::NoRoot { .. }
+                    | ClientError::Reported { .. }
                     | ClientError::NotUnknown { .. }
                     | ClientError::Revision { .. }
                     | ClientError::Grace { .. }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use plica_ports::store::StoreError;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
@@ -120,6 +120,8 @@ impl Place {
         Pool::builder(manager)
             .max_size(self.connections)
             .runtime(Runtime::Tokio1)
+            // The one used last: its server process has the functions' plans ready and in its cache.
+            .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
             .build()

@@ -65,6 +65,11 @@ pub(crate) async fn standing(place: &Place, client: &Client) -> Result<Standing,
     }
 }
 
+/// The version that these steps lead to.
+fn version_of(steps: &[&str]) -> i32 {
+    i32::try_from(steps.len()).unwrap_or(i32::MAX)
+}
+
 /// Says that a schema is of a version that this build does not know.
 pub(crate) fn newer(place: &Place, version: i32) -> StoreError {
     StoreError::Unusable(format!(
@@ -82,14 +87,20 @@ pub(crate) fn foreign(place: &Place) -> StoreError {
 
 /// Brings the place up to the version of this build, whatever is there; a new store gets a name.
 pub(crate) async fn migrate(place: &Place, client: &Client) -> Result<(), StoreError> {
+    migrate_by(place, client, MIGRATIONS).await
+}
+
+/// Brings it up to the last of these steps.
+async fn migrate_by(place: &Place, client: &Client, steps: &[&str]) -> Result<(), StoreError> {
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(|error| store_error(place, &error))?;
-    let done = migrate_alone(place, client).await;
+    let done = migrate_alone(place, client, steps).await;
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = client.batch_execute(end).await.map_err(|error| store_error(place, &error));
     done.and(ended)
 }
 
-async fn migrate_alone(place: &Place, client: &Client) -> Result<(), StoreError> {
+async fn migrate_alone(place: &Place, client: &Client, steps: &[&str]) -> Result<(), StoreError> {
+    let target = version_of(steps);
     let failed = |error| store_error(place, &error);
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('plica:' || $1, 0)), current_setting('server_encoding')";
     let row = client.query_typed_one(lock, &[(&place.schema, Type::TEXT)]).await.map_err(failed)?;
@@ -106,8 +117,8 @@ async fn migrate_alone(place: &Place, client: &Client) -> Result<(), StoreError>
             client.batch_execute(&sql).await.map_err(failed)?;
             0
         }
-        Standing::Ours(version) if version > VERSION => return Err(newer(place, version)),
-        Standing::Ours(VERSION) => return Ok(()),
+        Standing::Ours(version) if version > target => return Err(newer(place, version)),
+        Standing::Ours(version) if version == target => return Ok(()),
         Standing::Ours(version) => {
             let sql = place.sql("LOCK TABLE plica.meta IN ACCESS EXCLUSIVE MODE");
             client.batch_execute(&sql).await.map_err(failed)?;
@@ -115,7 +126,7 @@ async fn migrate_alone(place: &Place, client: &Client) -> Result<(), StoreError>
         }
         Standing::Foreign => return Err(foreign(place)),
     };
-    for step in MIGRATIONS.iter().skip(from) {
+    for step in steps.iter().skip(from) {
         client.batch_execute(&place.sql(step)).await.map_err(failed)?;
     }
     client.batch_execute(&FORGET.replace("SCHEMA", &place.schema)).await.map_err(failed)?;
@@ -126,8 +137,11 @@ async fn migrate_alone(place: &Place, client: &Client) -> Result<(), StoreError>
                ON CONFLICT (single) DO UPDATE SET version = excluded.version";
     let ledger = Uuid::now_v7().to_string();
     client
-        .query_typed(&place.sql(sql), &[(&VERSION, Type::INT4), (&ledger, Type::TEXT)])
+        .query_typed(&place.sql(sql), &[(&target, Type::INT4), (&ledger, Type::TEXT)])
         .await
         .map_err(failed)
         .map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,7 +84,18 @@ impl Stage {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(HANG, look).await.expect("a call waits for a lock")
+        match tokio::time::timeout(HANG, look).await {
+            Ok(pid) => pid,
+            Err(_) => panic!("no call waits for a lock ({kind}): {:#?}", self.doings().await),
+        }
+    }
+
+    /// What the connections of this schema do and wait for.
+    async fn doings(&self) -> Vec<String> {
+        let sql = "SELECT concat_ws(' ', pid, state, wait_event_type, wait_event, now() - query_start, query) \
+            FROM pg_stat_activity WHERE query LIKE $1";
+        let rows = self.holder.query(sql, &[&format!("%{}%", self.fresh.schema())]).await;
+        rows.expect("the server tells what is done").iter().map(|row| row.get(0)).collect()
     }
 
     /// Returns once a call has stopped.

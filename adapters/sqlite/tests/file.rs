@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use plica_conformance::LEASE;
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::id::{Position, Seq, TaskId};
 use plica_ports::store::{AppendError, Page, StoreError, TaskFilter};
@@ -118,20 +119,46 @@ async fn st_16_what_is_not_ours_is_refused_and_left_alone() {
     unusable(&beneath).await;
 }
 
+/// Every row of the store, as text.
+fn rows(conn: &Connection) -> Vec<String> {
+    let mut rows = Vec::new();
+    for table in ["meta", "workers", "tasks", "events", "inbox", "content"] {
+        let mut all = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).expect("the table is there");
+        let mut found = all.query([]).expect("rows");
+        while let Some(row) = found.next().expect("a row") {
+            rows.push(format!("{table} {row:?}"));
+        }
+    }
+    rows
+}
+
 #[tokio::test]
 async fn st_14_a_newer_schema_is_refused() {
     let (_folder, path) = place();
     let bench = bench(&path).await;
-    let log = bench.task().await;
-    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let (log, ada) = (bench.task().await, bench.worker("ada"));
+    let claimed = bench.hold(&ada, &log.id).await;
+    let (_, another) = bench.draft(|_| ()).await;
     let conn = Connection::open(&path).expect("the file");
     conn.pragma_update(None, "user_version", 99).expect("a version");
+    let before = rows(&conn);
     let text = unusable(&path).await;
     assert!(text.contains("99") && text.contains("newer"), "{text}");
-    // Also by those that had it open before.
-    let refused = bench.store().append(&claimed.claim, &log.noting(&claimed, "late")).await;
-    assert!(matches!(refused, Err(AppendError::Store(StoreError::Unusable(_)))), "{refused:?}");
-    assert!(matches!(bench.store().row(&log.id).await, Err(StoreError::Unusable(_))));
+    // By every call, also of those that had it open before.
+    let refused = |said: String| assert!(said.contains("99"), "{said}");
+    for store in [bench.store().clone(), open(&path)] {
+        refused(store.row(&log.id).await.expect_err("reading").to_string());
+        refused(store.create(another.clone()).await.expect_err("a creation").to_string());
+        refused(store.claim(&bench.request(&ada, 1)).await.expect_err("a claim").to_string());
+        refused(store.append(&claimed.claim, &log.noting(&claimed, "late")).await.expect_err("an append").to_string());
+        refused(store.renew(std::slice::from_ref(&claimed.claim), LEASE).await.expect_err("a renewal").to_string());
+        refused(store.release(&claimed.claim, None).await.expect_err("a release").to_string());
+        let item = bench.message("hi");
+        refused(store.deliver(&log.id, "user:ada", &item, &bench.key("k")).await.expect_err("an item").to_string());
+        refused(store.register(&ada, &[], LEASE).await.expect_err("a sign of life").to_string());
+        refused(store.unblock(&log.id).await.expect_err("an unblocking").to_string());
+    }
+    assert_eq!(rows(&conn), before);
     conn.pragma_update(None, "user_version", 1).expect("a version");
     bench.append(&claimed, &log.noting(&claimed, "in time")).await;
 }

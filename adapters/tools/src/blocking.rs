@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use plica_kernel::decide::Foreseen;
 use plica_ports::CallContext;
 
 use crate::fault::Fault;
@@ -29,6 +30,21 @@ struct CancelOnDrop(Cancel);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
+    }
+}
+
+/// Looks at what a call will change, where it may block. What cannot be looked at is not foreseen:
+/// the call itself says why it cannot be done.
+pub(crate) async fn foreseen(work: impl FnOnce(&Cancel) -> Result<Foreseen, Fault> + Send + 'static) -> Foreseen {
+    let cancel = CancelOnDrop(Cancel::default());
+    let seen = cancel.0.clone();
+    match tokio::task::spawn_blocking(move || work(&seen)).await {
+        Ok(Ok(foreseen)) => foreseen,
+        Ok(Err(_)) => Foreseen::default(),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Foreseen::default(),
+        },
     }
 }
 

@@ -1,19 +1,22 @@
 //! `Edit`: a part of a file, found by its text.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use memchr::memmem::Finder;
 use plica_kernel::canonical::content_hash;
+use plica_kernel::decide::Foreseen;
 use plica_ports::{CallContext, Recovered, Tool, ToolDeclaration, ToolError, ToolOutput};
 use serde::Deserialize;
 
 use crate::args::parse;
-use crate::blocking::{Cancel, blocking};
+use crate::blocking::{Cancel, blocking, foreseen};
 use crate::change::{Before, TempName, replace};
 use crate::fault::Fault;
 use crate::limits::{EDIT_BYTES_MAX, EDIT_SNIPPET_LINES, READ_LINE_CHARS_MAX, TEXT_CHARS_MAX};
 use crate::preimage;
 use crate::text::cut_line;
-use crate::workspace::{Parents, Workspace};
+use crate::workspace::{Parents, Place, Workspace};
 
 const DESCRIPTION: &str = "Replaces text in a file of the workspace. The old_string has to be in \
 the file exactly once, white space included (without the line numbers that Read shows); give more \
@@ -60,6 +63,16 @@ impl Tool for Edit {
         &self.declaration
     }
 
+    async fn foresee(&self, args: &str, workspace: &Path) -> Foreseen {
+        let Ok(args) = parse::<Args>("Edit", args) else { return Foreseen::default() };
+        let workspace = workspace.to_path_buf();
+        foreseen(move |cancel| {
+            let Change { place, before, new, .. } = change(&Workspace::open(&workspace)?, &args, cancel)?;
+            Ok(preimage::foreseen(&place.path, Some(before), content_hash(&new)))
+        })
+        .await
+    }
+
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let args: Args = parse("Edit", args)?;
         let (workspace, temp) = (context.workspace.clone(), TempName::of(context));
@@ -86,7 +99,16 @@ impl Tool for Edit {
     }
 }
 
-fn edit(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -> Result<ToolOutput, Fault> {
+/// What a call does to a file.
+struct Change {
+    place: Place,
+    before: Before,
+    new: Vec<u8>,
+    /// Where the old text starts.
+    starts: Vec<usize>,
+}
+
+fn change(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Change, Fault> {
     let path = &args.file_path;
     let refuse = |reason: &str| Err(Fault::failed(format!("{path} was not changed: {reason}")));
     if args.old_string.is_empty() {
@@ -115,12 +137,18 @@ fn edit(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) ->
         }
     }
     let new = splice(old, &places.starts, args.old_string.len(), args.new_string.as_bytes());
+    Ok(Change { place, before, new, starts: places.starts })
+}
+
+fn edit(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -> Result<ToolOutput, Fault> {
+    let path = &args.file_path;
+    let Change { place, before, new, starts } = change(workspace, args, cancel)?;
     replace(workspace, path, &place, &new, Some(&before), temp, cancel)?;
-    let replaced = places.starts.len();
+    let replaced = starts.len();
     let plural = if replaced == 1 { "" } else { "s" };
     let mut output = ToolOutput::text(format!(
         "edited {path}: {replaced} replacement{plural}; it now reads\n{}",
-        snippet(&new, places.starts[0], args.new_string.len())
+        snippet(&new, starts[0], args.new_string.len())
     ));
     preimage::record(&mut output, &place.path, Some(before), content_hash(&new));
     Ok(output)

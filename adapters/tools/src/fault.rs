@@ -35,8 +35,8 @@ impl From<Fault> for ToolError {
         match fault {
             Fault::Failed(text) => Self::failed(text),
             Fault::Changed => Self::failed(fault.to_string()),
-            Fault::Unknown(text) => Self::Unknown(text),
-            Fault::Stopped => Self::Stopped(fault.to_string()),
+            Fault::Unknown(text) => Self::unknown(text),
+            Fault::Stopped => Self::stopped(fault.to_string()),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The tools of a coding agent: [`Read`], [`Write`], [`Edit`], [`Glob`], [`Grep`] and [`Bash`].
+//! The tools of a coding agent: [`Read`], [`Write`], [`Edit`], [`Glob`], [`Grep`], [`Bash`], and
+//! [`BashOutput`] and [`KillShell`] for what [`Bash`] left running.
 //!
 //! The file tools work through a handle on the workspace that resolves every path beneath
 //! itself, so what they touch is what they checked (TO-5). They never keep state between calls,
@@ -14,6 +15,7 @@ mod fault;
 mod files;
 mod glob;
 mod grep;
+mod jobs;
 mod limits;
 mod preimage;
 mod read;
@@ -31,6 +33,7 @@ pub use edit::Edit;
 pub use files::WorkspaceFiles;
 pub use glob::Glob;
 pub use grep::Grep;
+pub use jobs::{BashOutput, KillShell};
 pub use read::Read;
 pub use write::Write;
 
@@ -43,6 +46,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(Glob::default()),
         Arc::new(Grep::default()),
         Arc::new(Bash::default()),
+        Arc::new(BashOutput::default()),
+        Arc::new(KillShell::default()),
     ]
 }
 

@@ -42,6 +42,8 @@ pub(crate) const BASH_TIMEOUT_MAX_MS: u64 = 3_600_000;
 pub(crate) const BASH_COMMAND_BYTES_MAX: usize = (128 << 10) - 1;
 /// How long the processes of a command that was told to end may take to do so.
 pub(crate) const BASH_GRACE: Duration = Duration::from_secs(2);
+/// How long a background command that is told to end may take before it is killed.
+pub(crate) const JOB_GRACE: Duration = Duration::from_secs(5);
 /// How long output of what a command left behind is waited for while none comes.
 pub(crate) const BASH_QUIET: Duration = Duration::from_millis(250);
 /// How long output of what a command left behind is taken while it keeps coming.

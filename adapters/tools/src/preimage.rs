@@ -4,15 +4,16 @@ use std::path::Path;
 
 use plica_kernel::body::{Blob, MEDIA_BYTES};
 use plica_kernel::canonical::Hash;
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::event::FileWas;
 use plica_ports::ToolOutput;
 
 use crate::change::Before;
 use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 
-/// Adds to `output` the change of the file at `path`, and the bytes it had.
-pub(crate) fn record(output: &mut ToolOutput, path: &Path, before: Option<Before>, after: Hash) {
+/// The change of the file at `path`, and the bytes it has until then.
+pub(crate) fn foreseen(path: &Path, before: Option<Before>, after: Hash) -> Foreseen {
+    let mut blobs = Vec::new();
     let before = match before {
         None => FileWas::Absent,
         Some(Before { sha256, bytes, .. }) => match bytes.filter(|bytes| bytes.len() as u64 <= PREIMAGE_BYTES_MAX) {
@@ -20,20 +21,26 @@ pub(crate) fn record(output: &mut ToolOutput, path: &Path, before: Option<Before
             Some(bytes) => {
                 let blob = Blob::new(MEDIA_BYTES, bytes);
                 let was = FileWas::Kept(blob.reference.clone());
-                output.blobs.push(blob);
+                blobs.push(blob);
                 was
             }
         },
     };
-    push(output, path, before, after);
+    Foreseen { blobs, files: vec![change(path, before, after)] }
+}
+
+/// Adds to `output` the change of the file at `path`, and the bytes it had.
+pub(crate) fn record(output: &mut ToolOutput, path: &Path, before: Option<Before>, after: Hash) {
+    let Foreseen { blobs, files } = foreseen(path, before, after);
+    output.blobs.extend(blobs);
+    output.files.extend(files);
 }
 
 /// Adds to `output` a change that a crash cut off from what was there before.
 pub(crate) fn record_recovered(output: &mut ToolOutput, path: &Path, after: Hash) {
-    push(output, path, FileWas::Unknown, after);
+    output.files.push(change(path, FileWas::Unknown, after));
 }
 
-fn push(output: &mut ToolOutput, path: &Path, before: FileWas, after: Hash) {
-    let path = path.to_string_lossy().into_owned();
-    output.files.push(ChangedFile { after: Some(after), before, path });
+fn change(path: &Path, before: FileWas, after: Hash) -> ChangedFile {
+    ChangedFile { after: Some(after), before, path: path.to_string_lossy().into_owned() }
 }

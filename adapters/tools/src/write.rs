@@ -1,16 +1,19 @@
 //! `Write`: a whole file.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use plica_kernel::canonical::content_hash;
+use plica_kernel::decide::Foreseen;
 use plica_ports::{CallContext, Recovered, Tool, ToolDeclaration, ToolError, ToolOutput};
 use serde::Deserialize;
 
 use crate::args::parse;
-use crate::blocking::{Cancel, blocking};
+use crate::blocking::{Cancel, blocking, foreseen};
 use crate::change::{Before, TempName, replace};
 use crate::fault::Fault;
 use crate::preimage;
-use crate::workspace::{Parents, Workspace};
+use crate::workspace::{Parents, PathError, Workspace};
 use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 
 const DESCRIPTION: &str = "Writes a file of the workspace, replacing it whole if it is there and \
@@ -52,6 +55,12 @@ impl Tool for Write {
         &self.declaration
     }
 
+    async fn foresee(&self, args: &str, workspace: &Path) -> Foreseen {
+        let Ok(args) = parse::<Args>("Write", args) else { return Foreseen::default() };
+        let workspace = workspace.to_path_buf();
+        foreseen(move |cancel| foresee(&Workspace::open(&workspace)?, &args, cancel)).await
+    }
+
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let args: Args = parse("Write", args)?;
         let (workspace, temp) = (context.workspace.clone(), TempName::of(context));
@@ -71,6 +80,18 @@ impl Tool for Write {
             Ok(None) | Err(_) => Recovered::Unknown,
         }
     }
+}
+
+fn foresee(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Foreseen, Fault> {
+    let path = &args.file_path;
+    let after = content_hash(args.content.as_bytes());
+    let place = match workspace.place(path, Parents::Exist) {
+        // Its folder will be made with it.
+        Err(PathError::Missing { .. }) => return Ok(preimage::foreseen(&workspace.relative(path)?, None, after)),
+        place => place?,
+    };
+    let before = Before::read(&place, PREIMAGE_BYTES_MAX, cancel).map_err(|error| error.into_fault(workspace, path))?;
+    Ok(preimage::foreseen(&place.path, before, after))
 }
 
 fn write(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -> Result<ToolOutput, Fault> {

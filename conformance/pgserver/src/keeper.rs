@@ -1,8 +1,9 @@
 //! A server of our own, and the process that sees to its end.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The user that PostgreSQL runs as where it is root who starts it, which it refuses to be:
 /// `nobody`.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 /// How often another port is tried, when someone else took the free one in between.
 const PORTS_MAX: usize = 5;
 
@@ -38,12 +39,38 @@ impl Profile {
     }
 }
 
+/// What a server shows to those who connect with TLS, in PEM.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity<'a> {
+    /// Its certificate, and those between it and its root.
+    pub certificates: &'a str,
+    /// The key of the first.
+    pub key: &'a str,
+}
+
+impl Identity<'_> {
+    /// Writes it where a server finds it; `owner` is who the server runs as.
+    fn write(self, folder: &Path, owner: Option<u32>) -> std::io::Result<()> {
+        for (name, text) in [("server.crt", self.certificates), ("server.key", self.key)] {
+            let path = folder.join(name);
+            // A key that others may read is refused.
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(text.as_bytes())?;
+            chown(&path, owner, owner)?;
+        }
+        Ok(())
+    }
+}
+
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// Not installed.
     #[error("no PostgreSQL server binaries in PATH or /usr/lib/postgresql; install the package postgresql")]
     Missing,
+    /// There is no pooler.
+    #[error("no pgbouncer in PATH or /usr/sbin; install the package pgbouncer")]
+    NoPooler,
     /// Something on the way failed.
     #[error("{what}: {error}")]
     Io {
@@ -57,7 +84,7 @@ pub enum ServerError {
     Refused(String),
 }
 
-fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
+pub(crate) fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
     move |error| ServerError::Io { what, error }
 }
 
@@ -98,6 +125,18 @@ impl Server {
     /// # Errors
     /// When it is not installed or does not start.
     pub fn start(profile: Profile) -> Result<Self, ServerError> {
+        Self::start_as(profile, None)
+    }
+
+    /// The same, of a server that takes connections with TLS too.
+    ///
+    /// # Errors
+    /// When it is not installed or does not start.
+    pub fn start_with_tls(profile: Profile, identity: Identity<'_>) -> Result<Self, ServerError> {
+        Self::start_as(profile, Some(identity))
+    }
+
+    fn start_as(profile: Profile, identity: Option<Identity<'_>>) -> Result<Self, ServerError> {
         let bin = binaries().ok_or(ServerError::Missing)?;
         let mut refused = None;
         for _ in 0..PORTS_MAX {
@@ -105,7 +144,7 @@ impl Server {
                 .and_then(|listener| listener.local_addr())
                 .map_err(io("a free port is looked for"))?
                 .port();
-            match Self::start_on(&bin, profile, port) {
+            match Self::start_on(&bin, profile, identity, port) {
                 Err(ServerError::Refused(why)) => refused = Some(why),
                 other => return other,
             }
@@ -113,25 +152,31 @@ impl Server {
         Err(ServerError::Refused(refused.unwrap_or_default()))
     }
 
-    fn start_on(bin: &Path, profile: Profile, port: u16) -> Result<Self, ServerError> {
+    fn start_on(bin: &Path, profile: Profile, identity: Option<Identity<'_>>, port: u16) -> Result<Self, ServerError> {
         let folder = tempfile::Builder::new()
             .prefix("plica-postgres-")
             .tempdir_in(profile.parent())
             .map_err(io("a temporary folder is made"))?;
         let is_root = std::fs::metadata("/proc/self").map_err(io("the own user is looked up"))?.uid() == 0;
-        let options = format!(
+        let owner = is_root.then_some(NOBODY);
+        let mut options = format!(
             "-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c max_connections=200 {}",
             folder.path().display(),
             profile.options()
         );
+        if let Some(identity) = identity {
+            identity.write(folder.path(), owner).map_err(io("the server's certificate is written"))?;
+            let at = folder.path().display();
+            options.push_str(&format!(" -c ssl=on -c ssl_cert_file={at}/server.crt -c ssl_key_file={at}/server.key"));
+        }
         let mut command = Command::new("sh");
         command.arg("-c").arg(KEEPER).env("BIN", bin).env("DIR", folder.path()).env("OPTIONS", options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // In a group of its own, so that an interrupt from the terminal does not reach it.
         command.process_group(0).current_dir("/");
-        if is_root {
-            chown(folder.path(), Some(NOBODY), Some(NOBODY)).map_err(io("the folder is given away"))?;
-            command.uid(NOBODY).gid(NOBODY);
+        if let Some(nobody) = owner {
+            chown(folder.path(), owner, owner).map_err(io("the folder is given away"))?;
+            command.uid(nobody).gid(nobody);
         }
         let mut keeper = command.spawn().map_err(io("a shell is started"))?;
         let (Some(orders), Some(answers)) = (keeper.stdin.take(), keeper.stdout.take()) else {

@@ -9,12 +9,14 @@
 //! [`shared`] says so on standard error, by the name of the test.
 
 mod keeper;
+mod pooler;
 mod schema;
 
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-pub use keeper::{Profile, Server, ServerError};
+pub use keeper::{Identity, Profile, Server, ServerError};
+pub use pooler::Pooler;
 pub use schema::{Fresh, Hand};
 
 /// Names a server to use instead of one of our own: a URL without parameters.
@@ -70,6 +72,11 @@ pub fn shared() -> Option<&'static Shared> {
 /// When `CI=true`.
 pub fn not_run(why: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "no PostgreSQL server: {why}");
+    passed_over(why);
+}
+
+/// Says that the running test is not run, for want of something that no gate needs.
+pub fn passed_over(why: &str) {
     let thread = std::thread::current();
     // Not by a macro: what those print is shown for failing tests alone.
     let _ = writeln!(std::io::stderr(), "not run: {}: {why}", thread.name().unwrap_or("a test"));

@@ -199,10 +199,13 @@ pub fn stream(framing: Framing, pieces: &[&[u8]]) -> Vec<u8> {
 /// What stands before a stream of events.
 pub fn stream_head(framing: Framing) -> Vec<u8> {
     let framing = match framing {
-        Framing::Chunked => "transfer-encoding: chunked",
-        Framing::Closed => "connection: close",
+        Framing::Chunked => "transfer-encoding: chunked\r\n",
+        Framing::Closed => "",
     };
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n{framing}\r\n\r\n").into_bytes()
+    // The server says that it closes: a client that kept the connection might meet the close with its
+    // next request.
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream; charset=utf-8\r\n";
+    format!("{head}{framing}\r\n").into_bytes()
 }
 
 /// One piece of a stream of events.

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use plica_kernel::body::Blob;
 use plica_kernel::event::ApprovalVerdict;
 use plica_kernel::id::{CallId, DedupKey, Seq, TaskId};
 use plica_kernel::wake::Item;
-use plica_ports::Store;
 use plica_ports::store::DeliverError;
+use plica_ports::{ContentStore, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use super::agents::{Plan, Plans, Sending, Sent};
+use super::definitions;
 use super::oracle::{Need, Oracle};
 use super::prng::Prng;
 
@@ -23,13 +25,15 @@ pub const PAUSE: Duration = Duration::from_millis(700);
 #[derive(Clone)]
 pub struct Post {
     store: Arc<dyn Store>,
+    /// Where bodies go, if not into the store.
+    content: Option<Arc<dyn ContentStore>>,
     oracle: Arc<Oracle>,
 }
 
 impl Post {
-    /// The way through `store`.
-    pub fn new(store: Arc<dyn Store>, oracle: Arc<Oracle>) -> Self {
-        Self { store, oracle }
+    /// The way through `store`, and `content` if bodies are there.
+    pub fn new(store: Arc<dyn Store>, content: Option<Arc<dyn ContentStore>>, oracle: Arc<Oracle>) -> Self {
+        Self { store, content, oracle }
     }
 
     /// Delivers until it is certain what became of it.
@@ -50,23 +54,43 @@ impl Post {
     pub async fn send_all(&self, plan: &Plan) {
         let mut sendings = JoinSet::new();
         for (nth, sending) in plan.sendings.iter().cloned().enumerate() {
-            sendings.spawn(self.clone().send(plan.id.clone(), nth, sending));
+            sendings.spawn(self.clone().send(plan.clone(), nth, sending));
         }
         while sendings.join_next().await.is_some() {}
     }
 
-    async fn send(self, task: TaskId, nth: usize, sending: Sending) {
+    async fn send(self, plan: Plan, nth: usize, sending: Sending) {
+        let task = plan.id.clone();
         tokio::time::sleep(Duration::from_millis(sending.at_ms)).await;
         let key = format!("key-{nth}");
         let item = match sending.what {
             Sent::Item(item) => item,
             Sent::Back(choice) => Item::Rewind { to_seq: self.place(&task, choice) },
+            Sent::Another(choice) => self.revision(&plan, choice).await,
         };
         self.deliver(&task, &key, &item).await;
         if let Some(after) = sending.again_ms {
             tokio::time::sleep(Duration::from_millis(after)).await;
             self.deliver(&task, &key, &item).await;
         }
+    }
+
+    /// The order to move to another definition, whose bodies are there before it is.
+    async fn revision(&self, plan: &Plan, choice: u64) -> Item {
+        let (definition, mut bodies) = definitions::another(plan, choice);
+        let definition = definitions::blob(&definition);
+        bodies.push(definition.clone());
+        for body in &bodies {
+            while !self.put(body).await {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Item::Revise { definition: definition.reference }
+    }
+
+    async fn put(&self, body: &Blob) -> bool {
+        let Some(content) = self.content.as_deref().or_else(|| self.store.content()) else { return false };
+        content.put(body).await.is_ok()
     }
 
     /// Where a task is to go back to: mostly where a turn has ended.

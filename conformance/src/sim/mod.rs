@@ -2,19 +2,25 @@
 //! of it a function of one seed.
 //!
 //! A world has a memory store, workers that crash, stall and are told to stop, people whose
-//! messages and answers come twice, late, too early or wrong, trees of tasks that are told to
-//! stop at any moment, a clock that someone sets, and tools that write down what they did. First everything goes wrong that can (the safety phase), then nothing does (the
-//! liveness phase), and every task has to come to its end. An oracle checks
-//! after every append what must hold whatever happens. A seed that fails prints itself and
-//! replays exactly.
+//! messages and answers come twice, late, too early or wrong and who move tasks to other
+//! definitions, trees of tasks that are told to stop at any moment, tools of several versions that
+//! some workers lack and that write down what they did, observers that keep their place, someone
+//! who collects content meanwhile, and a clock that someone sets. First everything goes wrong that
+//! can (the safety phase), then nothing does (the liveness phase), and every task has to come to
+//! its end. An oracle checks after every append what must hold whatever happens. A seed that fails
+//! prints itself and replays exactly.
 //!
 //! First function to read: [`run`]; [`sweep`] runs many.
 
 mod agents;
+mod collector;
+mod definitions;
 mod desk;
+mod equipment;
 mod faults;
 mod gate;
 mod model;
+mod observer;
 mod oracle;
 mod outside;
 mod people;

@@ -18,12 +18,14 @@ pub struct SimModel {
     plans: Arc<Plans>,
     oracle: Arc<Oracle>,
     gate: Arc<Gate>,
+    /// The process.
+    instance: String,
 }
 
 impl SimModel {
-    /// The model for the process behind `gate`.
-    pub fn new(plans: Arc<Plans>, oracle: Arc<Oracle>, gate: Arc<Gate>) -> Self {
-        Self { plans, oracle, gate }
+    /// The model for the process `instance` behind `gate`.
+    pub fn new(plans: Arc<Plans>, oracle: Arc<Oracle>, gate: Arc<Gate>, instance: &str) -> Self {
+        Self { plans, oracle, gate, instance: instance.to_owned() }
     }
 }
 
@@ -54,7 +56,7 @@ fn reply(step: &Step) -> Reply {
 impl Model for SimModel {
     async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
         self.gate.pass().await;
-        self.oracle.model_asked(request);
+        self.oracle.model_asked(&self.instance, request);
         let step = self.plans.of(&request.task).map(|plan| plan.step(request.assistant_messages)).unwrap_or_default();
         tokio::time::sleep(Duration::from_millis(step.takes_ms)).await;
         self.gate.pass().await;

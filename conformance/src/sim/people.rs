@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plica_engine::{LoadOptions, load};
-use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born, forked};
 use plica_kernel::event::{Budget, TaskCreated};
 use plica_kernel::id::{Epoch, Queue, RunId, Seq, TaskId};
 use plica_kernel::wake::Item;
 use plica_ports::store::{CreateError, Facts, NewTask};
-use plica_ports::{ContentStore, Definition, ModelChoice, OnCrash, PermissionMode, Store};
+use plica_ports::{ContentStore, Store};
 
 use super::agents::{Plan, Plans};
+use super::definitions;
 use super::desk::{PAUSE, Post};
 use super::oracle::Oracle;
 use super::prng::Prng;
-use super::tools::Kind;
 
 /// Someone with one task in mind.
 #[derive(Clone)]
@@ -45,7 +44,7 @@ impl Person {
     pub async fn act(self) {
         tokio::time::sleep(Duration::from_millis(self.plan.born_ms)).await;
         self.create().await;
-        let post = Post::new(self.store.clone(), self.oracle.clone());
+        let post = Post::new(self.store.clone(), self.content.clone(), self.oracle.clone());
         tokio::join!(post.send_all(&self.plan), self.fork(&post));
     }
 
@@ -120,8 +119,8 @@ impl Person {
         let plan = &self.plan;
         let (ledger, now) = (self.store.ledger().await.ok()?, self.store.now().await.ok()?);
         let budget = Budget { steps: plan.steps_max, ..Budget::default() };
-        let (definition, mut blobs) = definition(plan, budget);
-        let definition = blob(&definition);
+        let (definition, mut blobs) = definitions::first(plan);
+        let definition = definitions::blob(&definition);
         let facts = Facts {
             agent: "sim".into(),
             goal: plan.goal.clone(),
@@ -169,47 +168,5 @@ fn new_task(id: &TaskId, drafted: Drafted, facts: Facts) -> NewTask {
         blobs: drafted.blobs,
         facts,
         key: None,
-    }
-}
-
-/// The agent of a root, and bodies of the agents that it delegates to.
-fn definition(plan: &Plan, budget: Budget) -> (Definition, Vec<Blob>) {
-    let chore = blob(&base());
-    let mut errand = steering(base());
-    errand.subagents.insert("chore".into(), chore.reference.clone());
-    let errand = blob(&errand);
-    let mut definition =
-        steering(Definition { budget, interactive: plan.interactive, on_crash: plan.on_crash, ..base() });
-    definition.subagents.insert("errand".into(), errand.reference.clone());
-    (definition, vec![errand, chore])
-}
-
-fn blob(definition: &Definition) -> Blob {
-    Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"))
-}
-
-fn steering(mut definition: Definition) -> Definition {
-    definition.tools.extend(["Missing", "AskUser", "Wait", "Task", "TodoWrite"].map(str::to_owned));
-    definition
-}
-
-/// The agent that only works, and what all agents share.
-fn base() -> Definition {
-    Definition {
-        allow: Vec::new(),
-        ask: Vec::new(),
-        budget: Budget::default(),
-        deny: vec![Kind::Forbidden.name().into()],
-        env: Vec::new(),
-        instructions: "Do what the script says.".into(),
-        interactive: false,
-        model: ModelChoice { provider: "sim".into(), name: "sim".into(), script: None, options: Default::default() },
-        name: "sim".into(),
-        on_crash: OnCrash::Resolve,
-        permission_mode: PermissionMode::Bypass,
-        queue: None,
-        subagents: Default::default(),
-        tools: Kind::ALL.into_iter().map(|kind| kind.name().to_owned()).collect(),
-        workspace: "/".into(),
     }
 }

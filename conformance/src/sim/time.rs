@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::gate::Gate;
 
 /// When every world begins.
-const BEGINNING: i64 = 1_796_031_682_123_456;
+pub const BEGINNING: i64 = 1_796_031_682_123_456;
 
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)

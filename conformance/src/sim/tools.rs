@@ -10,6 +10,7 @@ use plica_ports::{
 };
 
 use super::agents::{ASK, HURRY};
+use super::equipment::Equipment;
 use super::gate::Gate;
 use super::oracle::Oracle;
 use super::outside::Outside;
@@ -96,6 +97,8 @@ const SCHEMA: &str = r#"{"additionalProperties":false,"properties":{"ms":{"type"
 /// A tool in the hands of one worker process.
 pub struct SimTool {
     kind: Kind,
+    /// The version that it is, whatever it declares.
+    version: &'static str,
     declaration: ToolDeclaration,
     outside: Arc<Outside>,
     oracle: Arc<Oracle>,
@@ -104,26 +107,30 @@ pub struct SimTool {
 }
 
 impl SimTool {
-    /// Every tool, for the process behind `gate`.
+    /// Every tool that the process behind `gate` has.
     pub fn all(
         outside: &Arc<Outside>,
         oracle: &Arc<Oracle>,
         gate: &Arc<Gate>,
+        equipment: &Equipment,
         planted: Option<PlantedBug>,
     ) -> Vec<Arc<dyn Tool>> {
-        let make = |kind: Kind| -> Arc<dyn Tool> {
+        let make = |kind: Kind| -> Option<Arc<dyn Tool>> {
+            let pretended = (planted == Some(PlantedBug::ToolPretended)).then_some("1");
+            let version = equipment.version(kind.name()).or(pretended)?;
+            let declared = if planted == Some(PlantedBug::VersionHidden) { "1" } else { version };
             let declaration = ToolDeclaration {
                 name: kind.name().into(),
                 description: format!("{kind:?}"),
                 schema: SCHEMA.into(),
                 effect: kind.effect(),
                 retry_safe: kind.is_retry_safe() || planted == Some(PlantedBug::RetryOfMutations),
-                version: "1".into(),
+                version: declared.into(),
             };
             let (outside, oracle, gate) = (outside.clone(), oracle.clone(), gate.clone());
-            Arc::new(Self { kind, declaration, outside, oracle, gate, planted })
+            Some(Arc::new(Self { kind, version, declaration, outside, oracle, gate, planted }))
         };
-        Kind::ALL.into_iter().map(make).collect()
+        Kind::ALL.into_iter().filter_map(make).collect()
     }
 
     fn told(&self, key: &str) -> String {
@@ -138,7 +145,7 @@ impl SimTool {
             () = tokio::time::sleep(Duration::from_millis(ms)) => false,
         };
         self.gate.pass().await;
-        if stopped { Err(ToolError::Stopped("stopped half-way".into())) } else { Ok(()) }
+        if stopped { Err(ToolError::stopped("stopped half-way")) } else { Ok(()) }
     }
 
     /// The change is on its way, whatever becomes of this process.
@@ -178,7 +185,7 @@ impl SimTool {
                 if half.is_multiple_of(2) {
                     self.outside.land(key);
                 }
-                return Err(ToolError::Unknown(format!("no telling what became of {key}")));
+                return Err(ToolError::unknown(format!("no telling what became of {key}")));
             }
             Kind::Far => {}
             _ => self.land(key),
@@ -217,14 +224,16 @@ impl Tool for SimTool {
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         self.gate.pass().await;
         let key = context.idempotency_key.as_str();
-        self.oracle.tool_begins(self.kind, args, context);
+        self.oracle.tool_begins((self.kind, self.version), args, context);
         self.outside.begin(key, self.kind.name());
         let ended = self.run(args, context).await;
         self.oracle.note(|| format!("{} ends {key}: {ended:.100?}", self.kind.name()));
         ended
     }
+
     async fn recover(&self, args: &str, context: &CallContext) -> Recovered {
         self.gate.pass().await;
+        self.oracle.tool_looks((self.kind, self.version), context);
         if self.kind != Kind::Mail {
             return Recovered::Unknown;
         }

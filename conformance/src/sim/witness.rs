@@ -58,6 +58,8 @@ impl Witness {
                 "SubtaskCompleted",
                 "SubtaskSpawned",
                 "LateResultRecorded",
+                "TaskCreated",
+                "AgentRevised",
             ];
             let wanted = if texts.iter().any(|kind| body["type"] == *kind) { cited } else { self.oracle.unseen(cited) };
             for reference in wanted {

@@ -14,10 +14,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::agents::Plans;
+use super::collector::{Collector, HurriedClock};
 use super::desk::{Desk, Post};
+use super::equipment::{Equipment, Variety};
 use super::faults::{Misfortune, Way, Weather};
 use super::gate::Gate;
 use super::model::{OneModel, SimModel};
+use super::observer::Audit;
 use super::oracle::{Need, Oracle, Violation};
 use super::outside::Outside;
 use super::people::Person;
@@ -53,6 +56,10 @@ pub struct World {
     /// Where bodies are, when that is another place than the store.
     content: Option<Arc<dyn ContentStore>>,
     weather: Arc<Weather>,
+    /// How workers differ.
+    variety: Variety,
+    /// Whether someone keeps a tally of every log.
+    observed: bool,
     starts: AtomicU64,
     lease: Duration,
     /// What tasks ask of people; whoever answers takes it.
@@ -69,10 +76,12 @@ impl World {
         let memory = Arc::new(MemoryStore::with(clock.clone(), seed));
         let ledger = memory.ledger().await.map(|ledger| ledger.to_string()).unwrap_or_default();
         let (needs, needed) = unbounded_channel();
+        let observed = prng.chance(600);
         let oracle = Oracle::new(plans.clone(), outside.clone(), clock.clone(), ledger, options.trace, needs);
-        let oracle = Arc::new(oracle);
-        let apart = prng.chance(250);
-        let content = apart.then(|| Arc::new(MemoryStore::with(clock.clone(), seed + 1)) as Arc<dyn ContentStore>);
+        let oracle = Arc::new(if observed { oracle.observed() } else { oracle });
+        let apart = prng.chance(350);
+        let elsewhere = || Arc::new(MemoryStore::with(Arc::new(HurriedClock(clock.clone())), seed + 1));
+        let content = apart.then(|| elsewhere() as Arc<dyn ContentStore>);
         let flawed = Arc::new(Layered(Planted::new(memory.clone(), options.planted, Side::Store, seed)));
         let store = Arc::new(Layered(Witness::new(flawed, content.clone(), oracle.clone())));
         let lease = Duration::from_secs(prng.between(5, 30));
@@ -88,6 +97,8 @@ impl World {
             store,
             content,
             weather,
+            variety: Variety::drawn(&prng),
+            observed,
             starts: AtomicU64::new(0),
             lease,
             needed: Mutex::new(Some(needed)),
@@ -128,8 +139,12 @@ impl World {
         let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut desk = JoinSet::new();
         if let Some(needed) = needed {
-            let post = Post::new(store.clone(), self.oracle.clone());
+            let post = Post::new(store.clone(), self.content.clone(), self.oracle.clone());
             desk.spawn(Desk::new(self.seed, post, self.plans.clone(), needed, self.oracle.open_needs()).answer_all());
+        }
+        if let Some(content) = self.content.clone() {
+            let oracle = self.oracle.clone();
+            desk.spawn(Collector::new(self.seed, store.clone(), content, oracle, self.options.planted).go_on());
         }
         for plan in self.plans.all() {
             let person = Person::new(
@@ -258,17 +273,22 @@ impl World {
         let way = Arc::new(Way::new(self.weather.clone(), Some(gate.clone())));
         let store = Arc::new(Faulty::new(self.store.clone(), way));
         let store = Arc::new(Layered(Planted::new(store, self.options.planted, Side::Worker, self.seed)));
-        let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone());
+        let instance = format!("w{slot}-{number}");
+        let equipment = self.equip(&instance, prng);
+        let model = SimModel::new(self.plans.clone(), self.oracle.clone(), gate.clone(), &instance);
         let mut host = Host::builder(store, Arc::new(OneModel(Arc::new(model))))
-            .tools(SimTool::all(&self.outside, &self.oracle, gate, self.options.planted))
+            .tools(SimTool::all(&self.outside, &self.oracle, gate, &equipment, self.options.planted))
             .guard(Arc::new(Asking))
             .clock(Arc::new(clock));
         if let Some(content) = &self.content {
             host = host.content(content.clone());
         }
+        if self.observed {
+            host = host.observer(Arc::new(Audit::new(&instance, self.oracle.clone())));
+        }
         let identity = Identity {
             id: WorkerId::new(format!("w{slot}")).expect("a letter and a number"),
-            instance: InstanceId::new(format!("w{slot}-{number}")).expect("a letter and numbers"),
+            instance: InstanceId::new(instance).expect("a letter and numbers"),
             host: "sim".into(),
             version: "sim".into(),
             process: None,
@@ -287,6 +307,14 @@ impl World {
                 oracle.violated("worker", format!("gave up: {error}"));
             }
         })
+    }
+
+    /// What a process that starts now has of the tools; nothing lacks once nothing goes wrong.
+    fn equip(&self, instance: &str, prng: &Prng) -> Arc<Equipment> {
+        let variety = Variety { lacks: self.variety.lacks && !self.weather.is_clear(), ..self.variety };
+        let equipment = Arc::new(Equipment::drawn(prng, variety));
+        self.oracle.equipped(instance, equipment.clone());
+        equipment
     }
 
     async fn report(&self) -> Report {

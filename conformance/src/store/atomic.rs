@@ -11,7 +11,7 @@ use plica_kernel::wake::{Wake, WakeKey};
 use plica_ports::store::{Batch, ClaimAfter, Conflict, Delivery, StoreError};
 use plica_ports::{ContentError, Store};
 
-use crate::{BRIEF_LEASE, Bench, Log, Subject};
+use crate::{BRIEF_LEASE, Bench, LEASE, Log, Subject};
 
 fn waiting() -> Wake {
     Wake::on(WakeKey::Event("go".into()))
@@ -86,6 +86,40 @@ pub async fn st_13_a_waiting_task_may_stay_held(subject: Subject) {
     bench.append(&brief, &batch).await;
     bench.lapse(&brief).await;
     assert!(bench.is_claimable(&log.id).await, "a kept claim that ran out leaves the task claimable");
+}
+
+/// ST-13: the row of a task that waits with live background jobs has a timer that has gone off. Its
+/// holder keeps it from everyone; however the claim ends, the task is claimable at once, and the
+/// next holder that suspends it with its own wake leaves it waiting.
+pub async fn st_13_a_task_whose_jobs_lost_their_holder_is_claimable_at_once(subject: Subject) {
+    let bench = Bench::new(subject).await;
+    let (ada, bob) = (bench.worker("ada"), bench.worker("bob"));
+    let due = Wake { at: Some(bench.now().await), ..waiting() };
+    for released in [true, false] {
+        let mut log = bench.task().await;
+        let lease = if released { LEASE } else { BRIEF_LEASE };
+        let claimed = bench.try_hold(&ada, &log.id, lease).await.expect("the task is claimable");
+        let mut batch = log.suspending(&claimed, due.clone());
+        batch.claim = ClaimAfter::Retain;
+        assert!(bench.append(&claimed, &batch).await.held);
+        log.accept(&batch);
+        assert_eq!(bench.row(&log.id).await.claimable_at, Some(claimed.lease_until), "nobody but its holder");
+        if released {
+            assert!(!bench.is_claimable(&log.id).await);
+            bench.release(&claimed, None).await;
+        } else {
+            bench.lapse(&claimed).await;
+        }
+        let next = bench.hold(&bob, &log.id).await;
+        let woken = log.waking(&next);
+        assert!(bench.append(&next, &woken).await.held);
+        log.accept(&woken);
+        let batch = log.suspending(&next, waiting());
+        assert!(!bench.append(&next, &batch).await.held);
+        assert_eq!(bench.row(&log.id).await.claimable_at, None, "it waits on");
+        bench.deliver(&log.id, &bench.event("go"), "k1").await;
+        assert!(bench.is_claimable(&log.id).await);
+    }
 }
 
 /// ST-4, WA-5: children are created with the parent's event, claimable like any task.

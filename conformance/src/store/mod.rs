@@ -58,6 +58,7 @@ macro_rules! with_store_clauses {
                 st_4_a_suspend_or_an_end_releases,
                 st_4_a_batch_may_release,
                 st_13_a_waiting_task_may_stay_held,
+                st_13_a_task_whose_jobs_lost_their_holder_is_claimable_at_once,
                 st_4_children_come_with_their_parents_event,
                 st_4_a_refused_batch_leaves_no_trace,
                 co_2_bodies_are_written_with_their_events,

@@ -8,13 +8,15 @@ use async_trait::async_trait;
 use plica_engine::{ModelSource, ModelSourceError};
 use plica_kernel::body::{Blob, MEDIA_BYTES, MEDIA_TEXT};
 use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::event::{FileWas, Usage};
 use plica_kernel::message::Block;
 use plica_ports::{
     CallContext, ContentStore, DeltaSink, Effect, FileNow, Files, FilesError, Model, ModelChoice, ModelError,
     ModelErrorKind, ModelRequest, Record, Recovered, Reply, StopReason, Tool, ToolDeclaration, ToolError, ToolOutput,
 };
+
+use crate::job::served;
 
 /// One reply of the model.
 #[derive(Debug, Clone, Default)]
@@ -108,19 +110,18 @@ impl Outside {
         self.files.lock().expect("no tool panics").clone()
     }
 
+    /// What writing a file's own path into it changes.
+    fn putting(&self, path: &str) -> Foreseen {
+        let blob = self.files().remove(path).map(|bytes| Blob::new(MEDIA_BYTES, bytes));
+        let before = blob.as_ref().map_or(FileWas::Absent, |blob| FileWas::Kept(blob.reference.clone()));
+        let file = ChangedFile { after: Some(content_hash(path.as_bytes())), before, path: path.to_owned() };
+        Foreseen { blobs: blob.into_iter().collect(), files: vec![file] }
+    }
+
     fn put_file(&self, path: &str) -> ToolOutput {
-        let bytes = path.as_bytes().to_vec();
-        let after = Some(content_hash(&bytes));
-        let before = self.files.lock().expect("no tool panics").insert(path.to_owned(), bytes);
-        let mut output = ToolOutput::text(format!("done: {path}"));
-        let before = before.map_or(FileWas::Absent, |bytes| {
-            let blob = Blob::new(MEDIA_BYTES, bytes);
-            let was = FileWas::Kept(blob.reference.clone());
-            output.blobs.push(blob);
-            was
-        });
-        output.files.push(ChangedFile { after, before, path: path.to_owned() });
-        output
+        let Foreseen { blobs, files } = self.putting(path);
+        self.files.lock().expect("no tool panics").insert(path.to_owned(), path.as_bytes().to_vec());
+        ToolOutput { blobs, files, ..ToolOutput::text(format!("done: {path}")) }
     }
 }
 
@@ -165,6 +166,8 @@ pub const STUDY: &str = "Study";
 pub const FAIL: &str = "Fail";
 /// Writes the file of its note, and can look whether it did.
 pub const PUT: &str = "Put";
+/// Leaves a job running.
+pub const SERVE: &str = "Serve";
 /// Goes on until it is told to stop.
 pub const BLOCK: &str = "Block";
 
@@ -185,7 +188,7 @@ impl Hand {
             };
             Arc::new(Self { declaration, outside: outside.clone() })
         };
-        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT].into_iter().map(make).collect()
+        [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT, SERVE].into_iter().map(make).collect()
     }
 }
 
@@ -201,15 +204,24 @@ impl Tool for Hand {
         &self.declaration
     }
 
+    async fn foresee(&self, args: &str, _: &Path) -> Foreseen {
+        let note = note_of(args);
+        if self.declaration.name == PUT { self.outside.putting(&note) } else { Foreseen::default() }
+    }
+
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let note = note_of(args);
         match self.declaration.name.as_str() {
             NOTE | MAIL => self.outside.land(&note),
             PUT => return Ok(self.outside.put_file(&note)),
+            SERVE => {
+                let slot = context.jobs.slot().ok_or_else(|| ToolError::failed("no room"))?;
+                return Ok(ToolOutput { job: Some(served(&note, slot)), ..ToolOutput::text("serving") });
+            }
             FAIL => return Err(ToolError::failed("it failed")),
             BLOCK => {
                 context.stop.stopped().await;
-                return Err(ToolError::Stopped("told to stop".into()));
+                return Err(ToolError::stopped("told to stop"));
             }
             _ => {}
         }

@@ -2,13 +2,13 @@
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::envelope::Envelope;
-use plica_kernel::event::{ApprovalVerdict, CallResolution, CallStatus, Payload, SuspendReason};
+use plica_kernel::event::{ApprovalVerdict, CallResolution, CallStatus, JobEnd, Payload, SuspendReason};
 use plica_kernel::id::Seq;
 use plica_kernel::ledger::Identity;
 use plica_kernel::wake::Item;
 use plica_ports::{Definition, ModelChoice, ModelErrorKind, OnCrash, PermissionMode};
 
-use crate::agents::{BLOCK, FAIL, LOOK, MAIL, NOTE, PUT, STUDY, Say, call, call_with, say};
+use crate::agents::{BLOCK, FAIL, LOOK, MAIL, NOTE, PUT, SERVE, STUDY, Say, call, call_with, say};
 use crate::cut::Reaction;
 
 /// A reference task.
@@ -195,6 +195,16 @@ pub const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "background job",
+        replies: || vec![call(&[(SERVE, "the page")]), say("serving"), say("heard of it")],
+        interactive: true,
+        reactions: &[|event| {
+            let output = "served".to_owned();
+            after_answer(event, "serving", Item::Job { code: Some(0), how: JobEnd::Exited, job: FIRST_JOB, output })
+        }],
+        ..PLAIN
+    },
+    Case {
         name: "interrupted",
         replies: || vec![call(&[(BLOCK, "for long")]), say("as you like")],
         reactions: &[
@@ -222,8 +232,8 @@ pub const CASES: &[Case] = &[
             |event| after_answer(event, "first", Item::Message { text: "and then?".into() }),
             |event| after_answer(event, "second", Item::Rewind { to_seq: FIRST_TURN }),
             |event| {
-                let restored = matches!(event.payload, Payload::FilesRestored(_));
-                restored.then(|| Item::Message { text: "once more".into() })
+                let rewound = matches!(event.payload, Payload::TaskRewound(_));
+                rewound.then(|| Item::Message { text: "once more".into() })
             },
         ],
         ..PLAIN
@@ -256,6 +266,8 @@ fn after_answer(event: &Envelope, answer: &str, item: Item) -> Option<Item> {
     }
 }
 
+/// Stands for the event that started the first background job.
+pub const FIRST_JOB: Seq = Seq(0);
 /// Stands for the event that ended the first turn.
 pub const FIRST_TURN: Seq = Seq(0);
 /// The index of the call that notes.
@@ -328,13 +340,13 @@ fn base(name: &str, script: &str) -> Definition {
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools: [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT].map(str::to_owned).to_vec(),
+        tools: [NOTE, MAIL, LOOK, STUDY, FAIL, BLOCK, PUT, SERVE].map(str::to_owned).to_vec(),
         workspace: "/".into(),
     }
 }
 
 /// The definition that a task moves to.
-fn another() -> Blob {
+pub fn another() -> Blob {
     Blob::new(MEDIA_DEFINITION, base("another", "revised").to_bytes().expect("a definition of texts"))
 }
 

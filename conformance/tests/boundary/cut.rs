@@ -15,7 +15,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
 use tokio::sync::Notify;
 
-use crate::cases::FIRST_TURN;
+use crate::cases::{FIRST_JOB, FIRST_TURN, another};
 
 /// How an append is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +92,16 @@ impl Layer for Cut {
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let unknown = || Err(AppendError::CommitUnknown { task: batch.task.clone(), detail: "cut".into() });
-        if self.appends.fetch_add(1, Ordering::Relaxed) + 1 != self.at {
-            return self.inner.append(claim, batch).await;
-        }
-        // One that the store refuses is no place to cut, and none that the engine asks for.
-        if matches!(self.mode, Mode::After | Mode::UnknownWritten) {
-            self.inner.append(claim, batch).await.expect("the store takes it");
+        let number = self.appends.fetch_add(1, Ordering::Relaxed) + 1;
+        // One that the store refuses is no place to cut, and does not count.
+        if number != self.at || matches!(self.mode, Mode::After | Mode::UnknownWritten) {
+            let appended = self.inner.append(claim, batch).await;
+            if appended.is_err() {
+                self.appends.fetch_sub(1, Ordering::Relaxed);
+            }
+            if number != self.at || appended.is_err() {
+                return appended;
+            }
         }
         self.cut.store(true, Ordering::Relaxed);
         match self.mode {
@@ -118,6 +122,15 @@ pub struct People {
 }
 
 impl People {
+    async fn first_job(&self, task: &TaskId) -> Option<Seq> {
+        let log = self.inner.read(task, Seq(1), usize::MAX).await.expect("the log can be read");
+        let started = log.iter().find(|stored| {
+            let event = decode(&stored.body, &stored.hash).expect("what was written can be read");
+            event.kind() == EventType::BackgroundJobStarted
+        });
+        started.map(|stored| stored.seq)
+    }
+
     /// Back to where the first turn ended, which is another event in every run.
     async fn to_first_turn(&self, task: &TaskId) -> Item {
         let log = self.inner.read(task, Seq(1), usize::MAX).await.expect("the log can be read");
@@ -143,6 +156,17 @@ impl Layer for People {
                 let Some(item) = reaction(&event) else { continue };
                 let item = match item {
                     Item::Rewind { to_seq: FIRST_TURN } => self.to_first_turn(&batch.task).await,
+                    Item::Job { code, how, job: FIRST_JOB, output } => match self.first_job(&batch.task).await {
+                        Some(job) => Item::Job { code, how, job, output },
+                        // The call that was to start it was cut off.
+                        None => continue,
+                    },
+                    Item::Revise { .. } => {
+                        // Whoever orders it puts the definition first.
+                        let content = self.inner.content().expect("the store keeps content");
+                        content.put(&another()).await.expect("it is put");
+                        item
+                    }
                     item => item,
                 };
                 let key = DedupKey::new(format!("reaction-{number}")).expect("a word and a number");

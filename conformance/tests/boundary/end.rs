@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use plica_engine::{Client, Said, Verdict};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::Envelope;
-use plica_kernel::event::{CallStatus, EventType, Payload, RequestStatus};
+use plica_kernel::event::{CallStatus, EventType, JobEnd, Payload, RequestStatus};
 use plica_kernel::id::{Queue, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::row::Status;
 use plica_ports::store::{Page, TaskFilter};
 
 use crate::agents::note_of;
+use crate::watch::{is_audits, is_exact};
 
 /// How a call ended, by its note.
 pub type Calls = BTreeMap<String, CallStatus>;
@@ -25,7 +26,8 @@ pub type Calls = BTreeMap<String, CallStatus>;
 /// * how a call that was cut off ended (`unknown`, `recovered`, `interrupted` or `cancelled`
 ///   instead of what it would have said), and so what the model was told of it;
 /// * the order in which calls or children of one reply end;
-/// * late evidence, and where snapshots fall, since both follow from the above.
+/// * whether a rewind finds a file to put back, since a call that was cut off may not have changed it;
+/// * late evidence, how far observers were when, and where snapshots fall, since both follow from the above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub status: Status,
@@ -39,16 +41,19 @@ pub struct End {
 pub struct Judged {
     pub end: End,
     pub calls: Calls,
+    /// How background jobs ended.
+    pub jobs: Vec<JobEnd>,
     pub kinds: BTreeSet<EventType>,
 }
 
 /// The end of the tasks in `queue`, the root of which is `root`. Their logs have to be sound.
-pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
+pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue, watched: bool) -> Judged {
     let filter = TaskFilter { queue: Some(queue.clone()), ..TaskFilter::default() };
     let rows = client.list(&filter, &Page::first(100)).await.expect("the list can be read");
     let mut judged = Judged {
         end: End { status: Status::Ready, said: Vec::new(), stories: BTreeMap::new() },
         calls: Calls::new(),
+        jobs: Vec::new(),
         kinds: BTreeSet::new(),
     };
     for row in rows {
@@ -59,7 +64,11 @@ pub async fn end_of(client: &Client, root: &TaskId, queue: &Queue) -> Judged {
         let stored = client.events(&row.id, Seq(1), usize::MAX).await.expect("the log can be read");
         let events: Vec<Envelope> =
             stored.iter().map(|event| decode(&event.body, &event.hash).expect("it decodes")).collect();
+        judged.jobs.extend(jobs(&row.id, &events));
         judged.kinds.extend(events.iter().map(Envelope::kind));
+        if watched {
+            is_exact(&format!("task {}", row.id), &events);
+        }
         let name = if row.id == *root { "root".to_owned() } else { row.facts.goal.clone() };
         judged.calls.extend(calls(&name, &events));
         judged.end.stories.insert(name, story(&events));
@@ -89,10 +98,40 @@ fn text(block: &Block) -> Option<&str> {
     }
 }
 
-/// Ids of tasks are other ones in every run.
+/// Ids of tasks are other ones in every run, and those of jobs in one that was cut before.
 fn without_ids(text: &str) -> String {
-    let word = |word: &str| if word.matches('-').count() >= 4 { "ID".to_owned() } else { word.to_owned() };
-    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split(' ') {
+        let is_job = words.last() == Some(&"job") && word.parse::<u64>().is_ok();
+        words.push(if is_job || word.matches('-').count() >= 4 { "ID" } else { word });
+    }
+    words.join(" ")
+}
+
+/// How each background job ended: once, and the model was told once (section 19).
+fn jobs(task: &TaskId, events: &[Envelope]) -> Vec<JobEnd> {
+    let of = |job: Seq| {
+        let ends = events.iter().filter(move |event| event.links.action == Some(job)).filter_map(ended);
+        let told = events.iter().filter(move |event| tells_of(event, job)).count();
+        (ends.collect::<Vec<_>>(), told)
+    };
+    let started = events.iter().filter(|event| event.kind() == EventType::BackgroundJobStarted);
+    let ends = started.map(|event| match of(event.seq) {
+        (ends, 1) if ends.len() == 1 => ends[0],
+        other => panic!("task {task}: job {} ended and was told {other:?}", event.seq),
+    });
+    ends.collect()
+}
+
+fn ended(event: &Envelope) -> Option<JobEnd> {
+    match &event.payload {
+        Payload::BackgroundJobEnded(ended) => Some(ended.how),
+        _ => None,
+    }
+}
+
+fn tells_of(event: &Envelope, job: Seq) -> bool {
+    matches!(&event.payload, Payload::MessagesAppended(said) if said.jobs.contains(&job))
 }
 
 /// Status of every call that was started, by the name of its task and its note.
@@ -117,9 +156,10 @@ fn calls(task: &str, events: &[Envelope]) -> Calls {
 /// The log without what may differ.
 fn story(events: &[Envelope]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for event in events {
+    for event in events.iter().filter(|event| !is_audits(event)) {
         let line = match &event.payload {
             Payload::TaskSnapshot(_) | Payload::LateResultRecorded(_) | Payload::LLMRetryScheduled(_) => continue,
+            Payload::FilesRestoring(_) | Payload::FilesRestored(_) => continue,
             Payload::LLMRequestFinished(finished) if finished.status != RequestStatus::Ok => continue,
             Payload::LLMRequestStarted(started) if started.attempt > 1 => continue,
             Payload::ToolCallStarted(started) if started.attempt > 1 => continue,

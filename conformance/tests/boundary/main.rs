@@ -6,16 +6,19 @@ mod agents;
 mod cases;
 mod cut;
 mod end;
+mod job;
 mod process;
+mod watch;
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plica_conformance::layer::Layered;
 use plica_engine::{Client, Host, Stop, Submission, Worker, WorkerOptions};
-use plica_kernel::event::{CallStatus, EventType};
+use plica_kernel::event::{CallStatus, EventType, JobEnd};
 use plica_kernel::id::{InstanceId, Queue, WorkerId};
 use plica_ports::store::{ProcessIdentity, Worker as Identity};
 use plica_ports::{OnCrash, Store};
@@ -28,6 +31,7 @@ use cases::{CASES, CHILD, Case, child_replies, definition};
 use cut::{Cut, Mode, People};
 use end::{Judged, end_of, may_end_as};
 use process::Process;
+use watch::{Audit, collect};
 
 /// Types that no worker writes: a fork is made by whoever asks for it, in one append of its own.
 const NOT_OF_A_WORKER: [EventType; 1] = [EventType::TaskForked];
@@ -35,6 +39,8 @@ const NOT_OF_A_WORKER: [EventType; 1] = [EventType::TaskForked];
 const HANG: Duration = Duration::from_secs(120);
 /// Threads, each with a file of its own.
 const LANES: usize = 2;
+/// Cases that are watched too, each on a file of its own.
+const WATCHED: [&str; 4] = ["much", "revised", "children", "rewound"];
 /// Runs of one case side by side.
 const RUNS_AT_ONCE: usize = 16;
 
@@ -43,6 +49,9 @@ struct Bench {
     store: Arc<dyn Store>,
     scripts: Arc<Scripts>,
     runs: AtomicUsize,
+    /// Its file, when an observer keeps its place in every log and content is collected where a
+    /// successor takes over.
+    watched: Option<PathBuf>,
 }
 
 /// A run that was cut, or not.
@@ -55,18 +64,20 @@ struct Run {
 }
 
 impl Bench {
-    fn new(folder: &std::path::Path) -> Self {
-        let store = SqliteStore::open(folder.join("store.db"), OpenOptions::default()).expect("a path in a folder");
+    fn new(folder: &Path, watched: bool) -> Self {
+        let file = folder.join("store.db");
+        let store = SqliteStore::open(&file, OpenOptions::default()).expect("a path in a folder");
         let mut scripts: Scripts = CASES.iter().map(|case| (case.name, (case.replies)())).collect();
         scripts.insert(CHILD, child_replies());
-        Self { store: Arc::new(store), scripts: Arc::new(scripts), runs: AtomicUsize::new(0) }
+        let watched = watched.then_some(file);
+        Self { store: Arc::new(store), scripts: Arc::new(scripts), runs: AtomicUsize::new(0), watched }
     }
 
     fn worker(&self, store: Arc<dyn Store>, outside: &Arc<Outside>, identity: Identity, queue: &Queue) -> Worker {
         let host = Host::builder(store, Arc::new(Models(self.scripts.clone())))
             .tools(Hand::all(outside))
-            .files(outside.clone())
-            .build();
+            .files(outside.clone());
+        let host = if self.watched.is_some() { host.observer(Arc::new(Audit::default())) } else { host }.build();
         let options = WorkerOptions {
             identity,
             queues: vec![queue.clone()],
@@ -101,10 +112,13 @@ impl Bench {
         }
         drop(first);
         drop(process);
+        if let Some(file) = &self.watched {
+            collect(&client, file).await;
+        }
         let successor = identity(format!("second-{number}"), process_identity());
         let second = self.worker(people, &outside, successor, &queue);
         second.run(Stop::new()).await.expect("the second worker goes idle");
-        let judged = end_of(&client, &root, &queue).await;
+        let judged = end_of(&client, &root, &queue, self.watched.is_some()).await;
         Run { judged, outside, appends: cut.0.appends(), is_cut: cut.0.is_cut() }
     }
 }
@@ -130,6 +144,13 @@ fn compare(what: &str, case: &Case, whole: &Run, cut: &Run) {
         assert_eq!(whole.judged.end.status, cut.judged.end.status, "{what}");
         let (whole, cut) = (whole.outside.landed(), cut.outside.landed());
         assert!(cut.iter().all(|(note, times)| whole.get(note) >= Some(times)), "{what}: {cut:?}");
+        return;
+    }
+    if whole.judged.jobs != cut.judged.jobs {
+        // What is lost with a worker is told, and so the course of the run is another one; a job
+        // that was never on record was a call whose outcome nobody knows.
+        assert!(cut.judged.jobs.iter().all(|end| *end == JobEnd::Lost), "{what}: {:?}", cut.judged.jobs);
+        assert_eq!(whole.judged.end.status, cut.judged.end.status, "{what}");
         return;
     }
     assert_eq!(whole.judged.end, cut.judged.end, "{what}");
@@ -158,9 +179,11 @@ async fn cut_everywhere(bench: Arc<Bench>, case: &'static Case) -> BTreeSet<Even
     let whole = Arc::new(whole);
     let mut kinds = whole.judged.kinds.clone();
     let mut runs = JoinSet::new();
+    // What is put and not cited yet is not to grow old in another run.
+    let at_once = if bench.watched.is_some() { 1 } else { RUNS_AT_ONCE };
     for at in case.cut_from..=whole.appends {
         for mode in Mode::ALL {
-            if runs.len() >= RUNS_AT_ONCE {
+            if runs.len() >= at_once {
                 kinds.extend(runs.join_next().await.expect("there are runs").expect("its end is the same"));
             }
             runs.spawn(cut_once(bench.clone(), case, whole.clone(), at, mode));
@@ -186,10 +209,10 @@ async fn cut_once(
 }
 
 /// Runs these cases on one thread and one file.
-fn gate(cases: impl Iterator<Item = &'static Case>) -> BTreeSet<EventType> {
+fn gate(cases: impl Iterator<Item = &'static Case>, watched: bool) -> BTreeSet<EventType> {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-    let bench = Arc::new(Bench::new(folder.path()));
+    let bench = Arc::new(Bench::new(folder.path(), watched));
     let kinds = cases.map(|case| runtime.block_on(cut_everywhere(bench.clone(), case)));
     kinds.fold(BTreeSet::new(), |mut all, kinds| {
         all.extend(kinds);
@@ -200,7 +223,7 @@ fn gate(cases: impl Iterator<Item = &'static Case>) -> BTreeSet<EventType> {
 #[test]
 fn rc_1_rc_2_rc_4_st_9_whatever_append_is_cut_the_end_is_the_same() {
     let kinds: BTreeSet<EventType> = std::thread::scope(|scope| {
-        let lane = |lane: usize| scope.spawn(move || gate(CASES.iter().skip(lane).step_by(LANES)));
+        let lane = |lane: usize| scope.spawn(move || gate(CASES.iter().skip(lane).step_by(LANES), false));
         let running: Vec<_> = (0..LANES).map(lane).collect();
         running.into_iter().flat_map(|lane| lane.join().expect("every end is the same")).collect()
     });
@@ -211,4 +234,21 @@ fn rc_1_rc_2_rc_4_st_9_whatever_append_is_cut_the_end_is_the_same() {
     assert!(missing.is_empty(), "no reference task writes {missing:?}");
     let early: Vec<_> = NOT_OF_A_WORKER.iter().filter(|kind| kinds.contains(kind)).collect();
     assert!(early.is_empty(), "{early:?} is written by a worker: it belongs to no list of exceptions");
+}
+
+/// The appends of an observer's records are cut like all others, and whatever was collected by
+/// then, the successor has what it needs.
+#[test]
+fn en_5_co_3_whatever_append_is_cut_observers_are_shown_all_and_nothing_cited_is_collected() {
+    let chosen: Vec<&'static Case> = CASES.iter().filter(|case| WATCHED.contains(&case.name)).collect();
+    assert_eq!(chosen.len(), WATCHED.len());
+    let watch = |case: &'static Case| {
+        let kinds = gate([case].into_iter(), true);
+        assert!(kinds.contains(&EventType::ExtensionRecorded), "{}: the observer leaves its place", case.name);
+    };
+    std::thread::scope(|scope| {
+        let lane = |lane: usize| chosen.iter().copied().skip(lane).step_by(LANES);
+        let running: Vec<_> = (0..LANES).map(|number| scope.spawn(move || lane(number).for_each(watch))).collect();
+        running.into_iter().for_each(|lane| lane.join().expect("every end is the same"));
+    });
 }

@@ -6,7 +6,7 @@ use plica_kernel::id::{Epoch, Seq, TaskId};
 use plica_kernel::state::Task;
 use plica_kernel::wake::Item;
 use plica_ports::Files;
-use plica_ports::store::{Delivered, Facts};
+use plica_ports::store::{Delivered, Facts, Row};
 
 use super::{Client, new_run_id, new_task, new_task_id};
 use crate::error::ClientError;
@@ -25,12 +25,18 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoBoundary`] when no turn has ended there, and as [`Self::deliver`].
     pub async fn rewind(&self, task: &TaskId, actor: &str, to_seq: Seq) -> Result<Delivered, ClientError> {
-        let row = self.row(task).await?;
-        if row.facts.parent.is_some() && row.projection.status.is_over() {
-            return Err(ClientError::Reported(task.clone()));
-        }
+        self.check_unreported(task).await?;
         self.landing(task, to_seq).await?;
         self.deliver(task, actor, &Item::Rewind { to_seq }, None).await
+    }
+
+    /// Nothing opens a child again that has told its parent how it ended.
+    pub(super) async fn check_unreported(&self, task: &TaskId) -> Result<(), ClientError> {
+        let row = self.row(task).await?;
+        match row.facts.parent.filter(|_| row.projection.status.is_over()) {
+            Some(parent) => Err(ClientError::Reported { task: task.clone(), parent }),
+            None => Ok(()),
+        }
     }
 
     /// What a rewind to `to_seq` would do to files as they are now; nothing is changed.
@@ -65,7 +71,7 @@ impl Client {
     pub async fn fork(&self, task: &TaskId, actor: &str, at: Option<Seq>) -> Result<TaskId, ClientError> {
         let row = self.row(task).await?;
         if row.facts.parent.is_some() {
-            return Err(ClientError::NoRoot(task.clone()));
+            return Err(ClientError::NoRoot { task: task.clone(), root: self.root_of(&row).await? });
         }
         let source = match at {
             Some(at) => self.landing(task, at).await?,
@@ -83,6 +89,17 @@ impl Client {
             }
         }
         Ok(self.store.create(fork).await?.id)
+    }
+
+    /// The root that a child descends from.
+    async fn root_of(&self, child: &Row) -> Result<TaskId, ClientError> {
+        let mut root = child.id.clone();
+        let mut parent = child.facts.parent.clone();
+        while let Some(above) = parent {
+            parent = self.row(&above).await?.facts.parent;
+            root = above;
+        }
+        Ok(root)
     }
 
     /// The last few events at which a turn ended, the newest last.

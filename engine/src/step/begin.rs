@@ -5,6 +5,7 @@ use plica_kernel::decide::{self, Act, Draft, Orphan};
 use plica_kernel::event::{Failure, FailureReason};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::limits::BACKOFF_HELD_MAX_MS;
+use plica_kernel::time::Timestamp;
 use plica_ports::store::ClaimAfter;
 
 use super::{Ended, Step};
@@ -36,12 +37,20 @@ impl Step<'_> {
                 Err(error) => Some(self.cannot_read(&error).await),
             },
             Act::Restore(seq) => self.restore(*seq).await,
-            Act::WaitUntil(due) if self.stopping || due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS => {
-                self.drive.release(Some(*due)).await;
+            Act::WaitUntil(due) if self.stopping || self.is_long(*due) => {
+                self.release(Some(*due)).await;
                 Some(Ended::HandedBack)
             }
             // A revision is recorded where it is decided on.
             Act::WaitUntil(_) | Act::Revise(_) => None,
+            // Live jobs end with the hold, so it outlasts the wait (ST-13).
+            Act::Rest if self.keeps_jobs() => {
+                let ended = self.record_observed().await;
+                if ended.is_none() {
+                    self.drive.hold.rest(&self.task);
+                }
+                ended
+            }
             Act::Rest | Act::Over => {
                 if *act == Act::Rest {
                     tracing::debug!(task = %self.task.id(), "suspended_without_wake_event");
@@ -52,10 +61,21 @@ impl Step<'_> {
         }
     }
 
+    /// Whether a back-off is too long to hold the claim meanwhile; one that keeps jobs alive holds
+    /// it all the same.
+    fn is_long(&self, due: Timestamp) -> bool {
+        due.millis_since(self.drive.now()) > BACKOFF_HELD_MAX_MS && !self.jobs.keep(&self.task)
+    }
+
+    /// Whether this hold keeps jobs alive through a wait.
+    fn keeps_jobs(&self) -> bool {
+        !self.stopping && !self.parting && self.jobs.keep(&self.task)
+    }
+
     /// What the step needs of the log cannot be had now: the task is left alone for a moment.
     pub(super) async fn cannot_read(&self, error: &LoadError) -> Ended {
         tracing::warn!(task = %self.task.id(), %error, "the task is set aside");
-        self.drive.set_aside().await;
+        self.set_aside().await;
         Ended::Unavailable(error.to_string())
     }
 
@@ -80,7 +100,7 @@ impl Step<'_> {
             }
             Ok(None) => Some(Ended::Lost),
             Err(error) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 Some(Ended::Unavailable(error.to_string()))
             }
         }
@@ -93,16 +113,26 @@ impl Step<'_> {
 
     /// Leaves what is open to the next holder.
     pub(super) async fn hand_back(&self) -> Ended {
-        self.drive.release(None).await;
+        self.release(None).await;
         Ended::HandedBack
     }
 
     /// Hands the task back once what observers made of it is on record, for those that keep their
     /// place (EN-5); `None` when something came that is to be looked at first.
     async fn hand_back_observed(&mut self) -> Option<Ended> {
+        self.jobs.end_all().await;
+        if self.followers.owed(self.task.id()).is_empty() {
+            return Some(self.hand_back().await);
+        }
+        self.record_observed().await
+    }
+
+    /// Records what observers made of a task that rests, for those that keep their place; the claim
+    /// goes with it, unless it keeps jobs alive. `None` when it is still held.
+    async fn record_observed(&mut self) -> Option<Ended> {
         let records = self.followers.owed(self.task.id());
         if records.is_empty() {
-            return Some(self.hand_back().await);
+            return None;
         }
         let mut draft = Draft::new(self.task.clone(), self.stamp());
         let drafted = match decide::observed(&mut draft, records.clone()) {
@@ -113,12 +143,13 @@ impl Step<'_> {
             Ok(drafted) => drafted,
             Err(error) => return Some(self.hand_back_unobserved(&error.to_string()).await),
         };
+        let after = if self.keeps_jobs() { ClaimAfter::Retain } else { ClaimAfter::ByStatus };
         let committer = self.drive.committer();
-        match committer.commit(&mut self.task, &drafted, self.seen, ClaimAfter::ByStatus).await {
-            Committed::Written { .. } => {
+        match committer.commit(&mut self.task, &drafted, self.seen, after).await {
+            Committed::Written { held } => {
                 self.followers.recorded(&records);
                 self.followers.show(&drafted);
-                Some(Ended::HandedBack)
+                (!held).then_some(Ended::HandedBack)
             }
             Committed::Reconsider => None,
             Committed::Lost(_) => Some(Ended::Lost),
@@ -161,7 +192,7 @@ impl Step<'_> {
                 None
             }
             Err(ComposeError::Unavailable(why)) => {
-                self.drive.set_aside().await;
+                self.set_aside().await;
                 Some(Ended::Unavailable(why))
             }
             Err(ComposeError::Content(why)) => {
@@ -197,7 +228,7 @@ impl Step<'_> {
             let args = match text_of(&args, content).await {
                 Ok(args) => args,
                 Err(ComposeError::Unavailable(why)) => {
-                    self.drive.set_aside().await;
+                    self.set_aside().await;
                     return Some(Ended::Unavailable(why));
                 }
                 Err(ComposeError::Content(why)) => {
@@ -215,7 +246,15 @@ impl Step<'_> {
             return self.flight.launch(action, async { Outcome::Orphan(Box::new(Orphan::Lost)) });
         };
         let host = &self.drive.host;
-        let context = act::context(&self.task, &self.drive.hold, definition, call, attempt, &self.flight.stop);
+        let context = act::context(
+            &self.task,
+            &self.drive.hold,
+            definition,
+            call,
+            attempt,
+            self.jobs.view(&self.task),
+            &self.flight.stop,
+        );
         let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
         // What began with another version of the tool is not looked up by this one.
         let tool =

@@ -28,7 +28,9 @@ impl Step<'_> {
         }
         self.read_answers().await;
         self.count_tree().await;
-        self.read_spawns().await
+        self.read_spawns().await?;
+        self.foresee().await;
+        Ok(())
     }
 
     /// Counts the tasks of the tree when one more may be spawned. Where they cannot be counted the
@@ -99,6 +101,8 @@ impl Step<'_> {
         let landing = rewind::landing(&*host.store, content, self.task.id(), head, *to_seq).await?;
         let prepared = match landing {
             Ok(landing) => {
+                // No job changes a file any more that was looked at.
+                self.jobs.conclude().await;
                 Ok(rewind::prepare(&*host.store, content, host.files.as_deref(), &self.task, landing).await?)
             }
             Err(why) => Err(why),

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use plica_engine::{ClientError, Stop};
 use plica_kernel::body::{Blob, MEDIA_BYTES};
 use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::event::{EventType, FileWas, Payload};
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Status;
@@ -53,9 +53,23 @@ impl Folder {
         files.get(path).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
+    /// The worker is lost here.
+    async fn lost(&self) {
+        self.lost.notify_one();
+        std::future::pending().await
+    }
+
     fn put(&self, path: &str, text: &str) -> Option<Vec<u8>> {
         self.files.lock().unwrap().insert(path.into(), text.into())
     }
+}
+
+/// The change of a file from `before`.
+fn changing(path: &str, before: Option<Vec<u8>>, text: &str) -> Foreseen {
+    let blob = before.map(|bytes| Blob::new(MEDIA_BYTES, bytes));
+    let was = blob.as_ref().map_or(FileWas::Absent, |blob| FileWas::Kept(blob.reference.clone()));
+    let file = ChangedFile { after: Some(content_hash(text.as_bytes())), before: was, path: path.into() };
+    Foreseen { blobs: blob.into_iter().collect(), files: vec![file] }
 }
 
 #[async_trait]
@@ -64,21 +78,23 @@ impl Tool for Folder {
         &self.declaration
     }
 
+    async fn foresee(&self, args: &str, _: &Path) -> Foreseen {
+        let args: Value = serde_json::from_str(args).unwrap();
+        let (path, text) = (args["path"].as_str().unwrap(), args["text"].as_str().unwrap());
+        changing(path, self.files.lock().unwrap().get(path).cloned(), text)
+    }
+
     async fn call(&self, args: &str, _: &CallContext) -> Result<ToolOutput, ToolError> {
         let args: Value = serde_json::from_str(args).unwrap();
         let (path, text) = (args["path"].as_str().unwrap(), args["text"].as_str().unwrap());
-        let mut output = ToolOutput::text("put");
-        let before = match self.put(path, text) {
-            None => FileWas::Absent,
-            Some(bytes) => {
-                let blob = Blob::new(MEDIA_BYTES, bytes);
-                let was = FileWas::Kept(blob.reference.clone());
-                output.blobs.push(blob);
-                was
-            }
-        };
-        output.files.push(ChangedFile { after: Some(content_hash(text.as_bytes())), before, path: path.into() });
-        Ok(output)
+        if args["lost"] == "before" {
+            self.lost().await;
+        }
+        let Foreseen { blobs, files } = changing(path, self.put(path, text), text);
+        if args["lost"] == "after" {
+            self.lost().await;
+        }
+        Ok(ToolOutput { blobs, files, ..ToolOutput::text("put") })
     }
 }
 
@@ -98,8 +114,7 @@ impl Files for Folder {
             writes.1 == Some(writes.0)
         };
         if lost {
-            self.lost.notify_one();
-            std::future::pending::<()>().await;
+            self.lost().await;
         }
         let mut files = self.files.lock().unwrap();
         let now = files.get(path).map(|bytes| content_hash(bytes));
@@ -250,6 +265,49 @@ async fn sn_5_a_task_that_is_over_is_rewound_too() {
     bench.sound(&task).await;
 }
 
+/// A worker is lost at the folder, and its lease runs out.
+async fn lose_a_worker(bench: &Bench, folder: &Folder) {
+    let worker = bench.worker("lost");
+    let work = tokio::spawn(async move { worker.run(Stop::new()).await });
+    folder.lost.notified().await;
+    work.abort();
+    assert!(work.await.unwrap_err().is_cancelled());
+    bench.clock.advance(Duration::from_secs(31));
+}
+
+/// What a file held is on record before it is changed, so no crash takes it away.
+#[tokio::test]
+async fn to_5_sn_5_a_file_is_put_back_though_its_call_was_cut_off() {
+    for (lost, since, left) in [("before", None, None), ("after", None, None), ("after", Some("mine"), Some("\"a\""))] {
+        let cut = json!({"tool": "Put", "args": {"path": "a", "text": "two", "lost": lost}});
+        let (bench, folder) = bench(&[puts(&[put("a", "one")]), say("1"), puts(&[cut]), say("2")]);
+        let task = bench.submit("Turn one.").await;
+        bench.work().await;
+        let first = head(&bench, &task).await;
+        bench.client.send(&task, USER, "Turn two.").await.unwrap();
+        lose_a_worker(&bench, &folder).await;
+        bench.work().await;
+        assert_eq!(folder.text("a").as_deref(), Some(if lost == "before" { "one" } else { "two" }));
+        let cut_off = bench.client.state(&task, None, false).await.unwrap();
+        assert_eq!(cut_off.governance().tool_calls, 2);
+        if let Some(text) = since {
+            folder.put("a", text);
+        }
+        go_back(&bench, &task, first).await;
+        assert_eq!(folder.text("a").as_deref(), Some(since.unwrap_or("one")), "lost {lost} the change");
+        let restored = bench.events(&task).await.into_iter().find_map(|event| match event.payload {
+            Payload::FilesRestored(restored) => Some(restored),
+            _ => None,
+        });
+        assert_eq!(restored.is_some(), lost == "after", "there is nothing to put back of what did not happen");
+        let named = restored.and_then(|restored| restored.left);
+        let named = named.as_ref().and_then(|left| left.inline());
+        assert_eq!(named.is_some(), left.is_some());
+        assert!(named.unwrap_or_default().contains(left.unwrap_or_default()));
+        bench.sound(&task).await;
+    }
+}
+
 /// SN-8: whichever write the worker is lost at, the next one finishes what the plan says.
 #[tokio::test]
 async fn sn_8_a_restore_that_is_cut_at_any_write_is_finished_by_the_next_worker() {
@@ -265,13 +323,8 @@ async fn sn_8_a_restore_that_is_cut_at_any_write_is_finished_by_the_next_worker(
         folder.writes.lock().unwrap().1 = (lost_at > 0).then_some(lost_at);
         bench.client.rewind(&task, USER, first).await.unwrap();
         if lost_at > 0 {
-            let worker = bench.worker("lost");
-            let work = tokio::spawn(async move { worker.run(Stop::new()).await });
-            folder.lost.notified().await;
-            work.abort();
-            assert!(work.await.unwrap_err().is_cancelled());
+            lose_a_worker(&bench, &folder).await;
             assert!(bench.kinds(&task).await.contains(&EventType::FilesRestoring), "the plan was on record before");
-            bench.clock.advance(Duration::from_secs(31));
         }
         bench.work().await;
         assert_eq!(folder.text("a").as_deref(), Some("one"), "cut at {lost_at}");

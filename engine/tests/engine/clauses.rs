@@ -196,6 +196,7 @@ async fn sp_3_what_is_next_needs_no_bodies() {
         run: plica_kernel::id::RunId::new("another").unwrap(),
         rewinds: Default::default(),
         pins: Vec::new(),
+        foreseen: Default::default(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,

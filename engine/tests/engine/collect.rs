@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_conformance::layer::{Layer, Layered};
 use plica_engine::{Client, ClientError, Collected, GcOptions, Stop};
-use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_SEGMENT, MEDIA_TEXT};
+use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION, MEDIA_SEGMENT, MEDIA_TEXT};
 use plica_kernel::event::{EventType, Payload, Spent, SubtaskStatus};
 use plica_kernel::id::{CallId, DedupKey, Seq, TaskId};
 use plica_kernel::wake::Item;
@@ -164,9 +164,10 @@ async fn co_3_too_short_a_grace_is_refused() {
     gc(&bench.client, GcOptions { dry_run: true, ..hour }).await;
 }
 
-/// CO-3: what cannot be read might cite anything, so nothing goes; a snapshot decides nothing.
+/// CO-3: what a definition cites that cannot be read is not known: everything stays that a
+/// definition may cite, the task is named, and the rest goes. A snapshot decides nothing.
 #[tokio::test]
-async fn co_3_nothing_goes_while_it_cannot_be_told_what_is_cited() {
+async fn co_3_a_damaged_definition_keeps_what_it_may_cite_and_nothing_else() {
     let (bench, _) = back::bench(&[calls(&["a"; 8]), say("one"), say("two")]);
     let task = bench.submit("Turn one.").await;
     bench.work().await;
@@ -175,12 +176,41 @@ async fn co_3_nothing_goes_while_it_cannot_be_told_what_is_cited() {
         _ => None,
     });
     let garbage = nobodys("garbage");
-    bench.store.put(&garbage).await.unwrap();
+    let subagent = Blob::new(MEDIA_DEFINITION, bench.definition.to_bytes().unwrap());
+    let script = Blob::new(MEDIA_TEXT, br#"{ "replies": [] }"#.to_vec());
+    for body in [&garbage, &subagent, &script] {
+        bench.store.put(body).await.unwrap();
+    }
     bench.clock.advance(2 * DAY);
     assert!(bench.store.damage(&snapshot.unwrap()).unwrap());
-    assert_eq!(gc(&bench.client, GcOptions { dry_run: true, ..GcOptions::default() }).await.bodies, 1);
+    let before = gc(&bench.client, GcOptions { dry_run: true, ..GcOptions::default() }).await;
     let definition = bench.client.state(&task, None, true).await.unwrap().definition().clone();
+    let reached = u64::from(definition == subagent.reference);
+    assert_eq!((before.bodies, before.damaged.len()), (3 - reached, 0));
     assert!(bench.store.damage(&definition).unwrap());
+    let collected = gc(&bench.client, GcOptions::default()).await;
+    assert_eq!((collected.bodies, collected.damaged), (1, [task].into()));
+    assert!(!has(&bench.store, &garbage.reference).await);
+    assert!(has(&bench.store, &script.reference).await);
+}
+
+/// CO-3: an event that cannot be read might cite anything, so nothing goes.
+#[tokio::test]
+async fn co_3_nothing_goes_while_a_plan_cannot_be_read() {
+    let (bench, _) = back::bench(&[puts(&[put("a", "one")]), say("1"), puts(&[put("a", "two")]), say("2")]);
+    let task = bench.submit("Turn one.").await;
+    bench.work().await;
+    let first = head(&bench, &task).await;
+    turn(&bench, &task, "Turn two.").await;
+    go_back(&bench, &task, first).await;
+    let plan = bench.events(&task).await.into_iter().find_map(|event| match event.payload {
+        Payload::FilesRestoring(restoring) => Some(restoring.plan),
+        _ => None,
+    });
+    let garbage = nobodys("garbage");
+    bench.store.put(&garbage).await.unwrap();
+    bench.clock.advance(2 * DAY);
+    assert!(bench.store.damage(&plan.unwrap()).unwrap());
     let refused = bench.client.gc(GcOptions::default(), &mut |_| ()).await;
     assert!(matches!(refused, Err(ClientError::Unreached(_))), "{refused:?}");
     assert!(has(&bench.store, &garbage.reference).await);

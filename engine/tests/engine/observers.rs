@@ -6,7 +6,7 @@
 mod audit;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,12 +15,12 @@ use plica_conformance::layer::{Layer, Layered};
 use plica_engine::{HostBuilder, Stop};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::{Envelope, Origin};
-use plica_kernel::event::{EventType, Payload};
+use plica_kernel::event::{EventType, FailureReason, Payload};
 use plica_kernel::id::{DedupKey, Seq, TaskId};
 use plica_kernel::limits::OBSERVED_EVENTS_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
-use plica_ports::store::{AppendError, Appended, Batch, Claim};
+use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError, StoredEvent};
 use plica_ports::{Observer, Outgoing, Parcel, Progress, Store};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -258,6 +258,61 @@ async fn rc_8_a_task_that_is_audited_is_left_to_workers_that_audit_it() {
     let last = stage.payloads(&task).await.pop();
     let Some(Payload::TaskFailed(failed)) = last else { panic!("{last:?}") };
     assert!(failed.detail.is_some_and(|detail| detail.contains("observer audit 1 of host")));
+}
+
+/// What joined as the task failed is taken once, also when its end is then shown to observers.
+#[tokio::test(start_paused = true)]
+async fn rc_8_en_5_a_task_that_fails_for_want_of_a_tool_is_shown_to_its_end() {
+    let stage = Stage::new(&[("main", &[note("a"), say("one"), say("two")])]);
+    let task = stage.submit(|submission| submission.definition.interactive = true).await;
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    stage.client.send(&task, USER, "Go on.").await.unwrap();
+    stage.worker_of(|host| host.observer(Arc::new(Audit::default()))).run(Stop::new()).await.unwrap();
+    let failed = events(&stage, &task).await.into_iter().rev().find(|event| !is_of_observer(event));
+    let Some(Payload::TaskFailed(failed)) = failed.map(|event| event.payload) else { panic!("it failed") };
+    assert_eq!(failed.reason, FailureReason::PluginMissing);
+    is_exact(&stage, &task).await;
+}
+
+/// A store that cannot be read once.
+struct Unreadable {
+    inner: Arc<dyn Store>,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl Layer for Unreadable {
+    fn inner(&self) -> &Arc<dyn Store> {
+        &self.inner
+    }
+
+    async fn read(&self, task: &TaskId, from: Seq, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
+        let strikes = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        match strikes {
+            Ok(_) => Err(StoreError::Unavailable("down".into())),
+            Err(_) => self.inner.read(task, from, limit).await,
+        }
+    }
+}
+
+/// Nothing hands out a task again that is at rest: a worker that cannot show what is left of it now
+/// leaves the claim to the end of its lease.
+#[tokio::test(start_paused = true)]
+async fn en_5_an_outage_before_the_records_does_not_lose_what_is_to_be_shown() {
+    let stage = Stage::new(&[("main", &[say("one")])]);
+    let task = stage.submit(|_| ()).await;
+    let seen = AtRecords::new(&stage, None);
+    let worker = stage.worker_on(seen.clone(), audited(&stage));
+    let works = tokio::spawn(async move { worker.run(Stop::new()).await });
+    seen.0.begun.notified().await;
+    works.abort();
+    assert!(works.await.unwrap_err().is_cancelled());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let broken = Arc::new(Layered(Unreadable { inner: stage.store.clone(), left: AtomicUsize::new(1) }));
+    stage.worker_on(broken, audited(&stage)).run(Stop::new()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    stage.worker_of(audited(&stage)).run(Stop::new()).await.unwrap();
+    is_exact(&stage, &task).await;
 }
 
 /// A fork has a log of its own, which is audited from its first event; a rewind goes on with its

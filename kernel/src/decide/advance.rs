@@ -31,6 +31,8 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::Resume(seal) => record::resume(draft, seal)?,
             Move::Resolve(position) => record::resolve(draft, position, inputs)?,
             Move::Rest => record::rest_again(draft)?,
+            Move::LoseJobs => record::lose_jobs(draft, inputs)?,
+            Move::TellJobs => record::tell_jobs(draft)?,
             Move::Join => record::join(draft, &inputs.items)?,
             Move::Snapshot => draft.snapshot()?,
             Move::Compose => record::compose(draft, composer, &inputs.pins)?,

@@ -1,4 +1,7 @@
-use alloc::{string::String, vec::Vec};
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
 
 use super::draft::{Draft, Drafted, RecordError, Stamp};
 use super::record::say;
@@ -40,8 +43,8 @@ pub fn born(birth: Birth, stamp: Stamp) -> Result<Drafted, RecordError> {
 }
 
 /// The first append of a fork of the task that folded to `source`, at the event it folded to
-/// (SN-4): one event and a snapshot, whatever the length of the log it branches off. The source
-/// is not written to.
+/// (SN-4): one event and a snapshot, whatever the length of the log it branches off, and a word on
+/// background jobs where the conversation knows of some that run. The source is not written to.
 ///
 /// # Errors
 /// When the source is no root, or a turn is under way there.
@@ -50,6 +53,24 @@ pub fn forked(source: &Task, id: TaskId, actor: &str, ledger: LedgerId, stamp: S
     let head = source.head();
     let forked = TaskForked { ledger, source: source.id().clone(), source_hash: head.hash, source_seq: head.seq };
     let mut draft = Draft::genesis(id, actor, stamp, prev, forked.into(), Some(source))?;
+    say_whose_jobs(&mut draft, source)?;
     draft.snapshot()?;
     draft.finish()
+}
+
+/// Jobs that the conversation takes to run are the source's.
+fn say_whose_jobs(draft: &mut Draft, source: &Task) -> Result<(), RecordError> {
+    let governance = source.governance();
+    let open = governance.open_jobs().map(|(action, _)| action.seq);
+    let jobs: Vec<String> =
+        open.chain(governance.untold_jobs().map(|job| job.job)).map(|job| job.to_string()).collect();
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let told = alloc::format!(
+        "This conversation was branched off from task {}. Its background job {} went on there; none runs here.",
+        source.id(),
+        jobs.join(" and ")
+    );
+    say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)
 }

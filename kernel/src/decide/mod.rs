@@ -26,7 +26,7 @@ pub use budget::{exhausted, remaining};
 pub use draft::{Draft, Drafted, RecordError, Sent, Stamp};
 pub use next::{Act, Inputs, Move, Next, next};
 pub use record::{
-    Answer, Aside, CallOutcome, CallPlan, ChangedFile, Composer, PluginRecord, Prepared, Refusal, Revision, Spawn,
-    call_outcome, close_request, fail, observed, refusal, reply, restored, revise,
+    Answer, Aside, CallOutcome, CallPlan, ChangedFile, Composer, Foreseen, PluginRecord, Prepared, Refusal, Revision,
+    Spawn, call_outcome, close_request, fail, observed, refusal, reply, restored, revise,
 };
 pub use recover::{AfterCrash, Orphan, settle_orphans};

@@ -1,14 +1,14 @@
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use super::budget::exhausted;
-use super::record::{Prepared, Spawn};
+use super::record::{Foreseen, Prepared, Spawn};
 use crate::event::{Failure, FailureReason, PluginPin};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
 use crate::row::Status;
 use crate::state::{ActionKind, OpenAction, Phase, RequestPhase, Task};
 use crate::time::Timestamp;
-use crate::wake::{InboxItem, Item, Woken};
+use crate::wake::{Alternative, InboxItem, Item, WakeKey, Woken};
 
 /// What a worker sees besides the state.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Inputs {
     /// What calls come to that people approved and that spawn a child; the error is told to the
     /// model.
     pub spawns: BTreeMap<CallId, Result<Spawn, String>>,
+    /// What calls will change that people approved or said to run now (TO-5).
+    pub foreseen: BTreeMap<CallId, Foreseen>,
     /// What rewinds come to that were asked for, by the item that asks; the error says why one
     /// is refused.
     pub rewinds: BTreeMap<Position, Result<Prepared, String>>,
@@ -66,6 +68,10 @@ pub enum Move {
     Expire(CallId),
     /// The request that a former holder began has no answer.
     CloseRequest(Seq),
+    /// Record as lost the background jobs of former holders.
+    LoseJobs,
+    /// Tell the model of background jobs that have ended.
+    TellJobs,
     /// Take the untaken messages into the conversation.
     Join,
     /// Take a snapshot.
@@ -113,13 +119,16 @@ pub enum Act {
 
 /// What happens next, from the state and the inputs alone (EN-1).
 ///
-/// The order: late evidence, closing and reopening come first, even for a task that is over, and
+/// The order: background jobs of former holders are lost; late evidence, closing and reopening come first, even for a task that is over, and
 /// so do answers that came too late; a cancel ends the task and an interrupt the turn, whatever
 /// it does; a waiting task wakes or rests; what a former holder left open is settled before
 /// anything new; then the step goes on where its phase says.
 ///
 /// Every item that can wake a task is taken by some move, so no item wakes one for ever (ST-7).
 pub fn next(task: &Task, inputs: &Inputs) -> Next {
+    if lost_jobs(task, inputs).next().is_some() {
+        return Next::Record(Move::LoseJobs);
+    }
     if let Some(position) = taken_at_any_time(task, inputs) {
         return Next::Record(Move::Take(position));
     }
@@ -153,10 +162,11 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
         Phase::Calls => calls(task, inputs),
         Phase::Request(request) => request_to_start(task, request, inputs),
         Phase::Finish(_) if has_messages(inputs) => Next::Record(Move::Join),
-        // What a child that went on by itself brought joins as a message, like any other.
-        Phase::Finish(_) => {
-            resolution_among(task, inputs).or_else(|| answer_among(task, inputs)).unwrap_or(Next::Record(Move::Finish))
-        }
+        // What a child or job that went on by itself brought joins as a message, like any other.
+        Phase::Finish(_) => resolution_among(task, inputs)
+            .or_else(|| answer_among(task, inputs))
+            .or_else(|| jobs_to_tell(task))
+            .unwrap_or(Next::Record(Move::Finish)),
         Phase::Woken | Phase::Rest => opened(task, inputs),
         Phase::Compose => to_compose(task, inputs),
     }
@@ -182,7 +192,7 @@ fn open_calls(task: &Task, inputs: &Inputs, mine: bool) -> Vec<(CallId, Seq)> {
     actions
         .filter_map(|action| match action.what {
             ActionKind::Call(call) => Some((call, action.seq)),
-            ActionKind::Model | ActionKind::Child(_) => None,
+            ActionKind::Model | ActionKind::Child(_) | ActionKind::Job(_) => None,
         })
         .collect()
 }
@@ -200,17 +210,35 @@ fn first_order<'a>(task: &Task, inputs: &'a Inputs) -> Option<(Position, &'a Ite
 }
 
 /// An item that is taken whatever the task does: evidence (unless this holder still runs the
-/// call), closing and reopening (also where they change nothing), and what answers something
-/// that is no longer pending.
+/// call), closing and reopening (also where they change nothing), the end of a background job
+/// (unless it is what the task waits for), and what answers something that is no longer pending.
 fn taken_at_any_time(task: &Task, inputs: &Inputs) -> Option<Position> {
     let taken = inputs.items.iter().find(|item| match &item.item {
         Item::Evidence { action, .. } => {
             task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
         }
         Item::Close { .. } | Item::Reopen { .. } => true,
+        Item::Verdict { call, .. } if rules_on_budget(task, *call) => comes_before_an_order(inputs, item.position),
+        Item::Job { job, .. } => task.governance().action(*job).is_none() || !waits_for_jobs(task),
         item => came_too_late(task, item),
     });
     taken.map(|item| item.position)
+}
+
+/// Whether a ruling on this call is one on a budget.
+fn rules_on_budget(task: &Task, call: CallId) -> bool {
+    task.governance().budget_approval().is_some_and(|(asked, _)| asked == call)
+}
+
+/// Whether a rewind that is to be carried out, or an interrupt, comes after the item: either lets
+/// approvals lapse, and a budget that was raised before is of the task and not of its turn (EN-4).
+fn comes_before_an_order(inputs: &Inputs, position: Position) -> bool {
+    let stops = |item: &InboxItem| match item.item {
+        Item::Rewind { .. } => matches!(inputs.rewinds.get(&item.position), Some(Ok(_))),
+        Item::Interrupt { .. } => true,
+        _ => false,
+    };
+    inputs.items.iter().any(|item| item.position > position && stops(item))
 }
 
 /// Whether an item answers what is no longer pending and never will be: a call that was
@@ -222,9 +250,29 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
             call.decision <= task.head().seq && !is_answer(task, item)
         }
         Item::Child { .. } => !is_answer(task, item),
+        Item::Job { job, .. } => task.governance().action(*job).is_none(),
         Item::Resolve { call, .. } => call.decision <= task.head().seq && !is_unknown(task, *call),
         _ => false,
     }
+}
+
+/// Background jobs of former holders that none of them has said the end of: they are gone with the
+/// process that held them (ST-13).
+pub(super) fn lost_jobs(task: &Task, inputs: &Inputs) -> impl Iterator<Item = Seq> {
+    let heard = |seq: Seq| inputs.items.iter().any(|item| matches!(item.item, Item::Job { job, .. } if job == seq));
+    let open = task.governance().open_jobs().filter(|(action, _)| action.identity.run != inputs.run);
+    open.map(|(action, _)| action.seq).filter(move |seq| !heard(*seq))
+}
+
+/// Whether the task waits for what goes on in the background.
+fn waits_for_jobs(task: &Task) -> bool {
+    let background = |alternative: &Alternative| alternative.key == WakeKey::Background;
+    task.status() == Status::Waiting && task.wake().any.iter().any(background)
+}
+
+/// The move that tells the model of background jobs that have ended.
+fn jobs_to_tell(task: &Task) -> Option<Next> {
+    task.governance().untold_jobs().next().map(|_| Next::Record(Move::TellJobs))
 }
 
 /// Whether a person may still say what became of a call.
@@ -267,6 +315,11 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
     }
     if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Message { .. })) {
         return carried(item, None);
+    }
+    if waits_for_jobs(task) && task.runtime().parked.is_none() && jobs_to_tell(task).is_some() {
+        // Those that were lost came in no item.
+        let (kind, key) = ("job".into(), Some(WakeKey::Background));
+        return Next::Record(Move::Wake(Woken { data: None, due: None, key, kind, position: None }));
     }
     if has_budget_again(task) {
         let kind = "budget".into();
@@ -417,7 +470,9 @@ fn opened(task: &Task, inputs: &Inputs) -> Next {
     match (resolution_among(task, inputs), task.runtime().parked) {
         (Some(_), Some(seal)) => Next::Record(Move::Resume(seal)),
         (Some(resolve), None) => resolve,
-        (None, _) => answer_among(task, inputs).unwrap_or(Next::Record(Move::Rest)),
+        (None, parked) => answer_among(task, inputs)
+            .or_else(|| jobs_to_tell(task).filter(|_| parked.is_none()))
+            .unwrap_or(Next::Record(Move::Rest)),
     }
 }
 
@@ -436,7 +491,7 @@ fn to_compose(task: &Task, inputs: &Inputs) -> Next {
         return resolve;
     }
     // Only children that go on by themselves are open between rounds.
-    if let Some(take) = answer_among(task, inputs) {
+    if let Some(take) = answer_among(task, inputs).or_else(|| jobs_to_tell(task)) {
         return take;
     }
     if let Some(failure) = &inputs.unusable {

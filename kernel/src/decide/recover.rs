@@ -1,7 +1,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::draft::{Draft, RecordError};
-use super::record::{CallOutcome, ended, finish_call, park, start_call};
+use super::record::{CallOutcome, Foreseen, ended, finish_call, park, start_call};
 use crate::envelope::Origin;
 use crate::event::{ApprovalVerdict, CallStatus, Message, MessageOrigin, SealVerdict, StepAttemptAbandoned};
 use crate::id::{CallId, Seq};
@@ -9,6 +9,7 @@ use crate::limits::{SEALS_MAX, TOOL_STARTS_MAX};
 use crate::state::{ActionKind, Entry, OpenAction, RoundCall, Task, UnknownCall};
 
 /// What can be said of a call that a former holder began and did not finish (RC-2).
+#[expect(clippy::large_enum_variant, reason = "one a call that a crash cut off, taken apart at once")]
 #[derive(Debug, Clone)]
 pub enum Orphan {
     /// Its result was found.
@@ -131,7 +132,9 @@ fn resolve(draft: &mut Draft, orphan: &Begun<'_>) -> Result<(), RecordError> {
             let args = orphan.round.args.clone().ok_or_else(|| draft.misplaced("the call was never started"))?;
             let interrupted = ended(CallStatus::Interrupted, "the worker was lost; the call runs again");
             finish_call(draft, orphan.action, interrupted, true)?;
-            start_call(draft, orphan.call, &orphan.round.tool, orphan.round.starts + 1, args)
+            // What its first start foresaw stands.
+            let start = (orphan.round.starts + 1, args);
+            start_call(draft, orphan.call, &orphan.round.tool, start, Foreseen::default())
         }
         Orphan::RetrySafe | Orphan::Lost => {
             finish_call(draft, orphan.action, ended(CallStatus::Unknown, UNKNOWN), false)

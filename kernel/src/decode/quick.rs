@@ -169,7 +169,11 @@ mod tests {
             trace: Some("trace".to_owned()),
             metrics: BTreeMap::from([("wait_ms".to_owned(), 4)]),
             prev: Hash::from_bytes([7; 32]),
-            payload: MessagesAppended { messages: vec![Message { blocks, origin: None, role: Role::User }] }.into(),
+            payload: MessagesAppended {
+                jobs: vec![],
+                messages: vec![Message { blocks, origin: None, role: Role::User }],
+            }
+            .into(),
         };
         event.seal().unwrap().body
     }

@@ -49,7 +49,7 @@ fn ev_8_what_was_sealed_is_read_back() {
 fn ev_8_what_a_newer_version_wrote_is_never_called_corrupt() {
     for (from, to, what) in [
         ("TaskCancelled", "TaskAdjourned", "event type TaskAdjourned"),
-        ("TaskCancelled", "BackgroundJobStarted", "event type BackgroundJobStarted"),
+        ("TaskCancelled", "RetentionChanged", "event type RetentionChanged"),
         ("\"v\":1", "\"v\":2", "envelope format 2"),
         ("\"seq\":7,", "\"seq\":\"7th\",", ""),
     ] {

@@ -7,6 +7,7 @@
 mod context;
 mod files;
 mod governance;
+mod job;
 mod plugin;
 mod refs;
 mod runtime;
@@ -25,6 +26,7 @@ pub use governance::{
     ExtensionRecorded, LateKind, LateResultRecorded, QuestionAnswered, QuestionAsked, Spent, SubtaskCompleted,
     SubtaskSpawned, SubtaskStatus,
 };
+pub use job::{BackgroundJobEnded, BackgroundJobStarted, JobEnd};
 pub use plugin::{AgentRevised, PluginKind, PluginPin, PluginsPinned};
 pub use runtime::{
     CallStatus, LLMRequestFinished, LLMRequestStarted, LLMRetryScheduled, Message, MessageOrigin, MessagesAppended,
@@ -172,6 +174,8 @@ catalogue! {
         QuestionAnswered: Observation,
         SubtaskSpawned: Action,
         SubtaskCompleted: Outcome,
+        BackgroundJobStarted: Action,
+        BackgroundJobEnded: Outcome,
         TaskSuspended: Observation,
         TaskWoken: Observation,
         TurnInterrupted: Observation,
@@ -192,8 +196,6 @@ catalogue! {
         TaskCancelled: Observation,
     }
     reserved {
-        BackgroundJobStarted: Action,
-        BackgroundJobEnded: Outcome,
         CompactionRequested: Observation,
         Compacted: Observation,
         ContextContentRecorded: Observation,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Payload;
+use super::{FileChange, Payload};
 use crate::body::{Body, ContentRef};
 
 impl Payload {
@@ -13,6 +13,9 @@ impl Payload {
         }
         fn maybe(body: Option<&Body>) -> Vec<&ContentRef> {
             body.map(of).unwrap_or_default()
+        }
+        fn held(files: &[FileChange]) -> Vec<&ContentRef> {
+            files.iter().flat_map(|file| file.before.reference().into_iter().chain(of(&file.path))).collect()
         }
         match self {
             Self::TaskCreated(created) => [of(&created.goal), [&created.definition].into()].concat(),
@@ -26,11 +29,9 @@ impl Payload {
             Self::TaskStatePatched(patched) => {
                 [maybe(patched.patch.goal.as_ref()), maybe(patched.patch.todos.as_ref())].concat()
             }
-            Self::ToolCallStarted(started) => of(&started.args),
+            Self::ToolCallStarted(started) => [of(&started.args), held(&started.files)].concat(),
             Self::ToolCallFinished(finished) => {
-                let files =
-                    finished.files.iter().flat_map(|file| file.before.reference().into_iter().chain(of(&file.path)));
-                finished.whole.iter().chain(of(&finished.output)).chain(files).collect()
+                finished.whole.iter().chain(of(&finished.output)).chain(held(&finished.files)).collect()
             }
             Self::ToolCallDenied(denied) => of(&denied.reason),
             Self::ApprovalRequested(asked) => of(&asked.args),
@@ -40,6 +41,7 @@ impl Payload {
             Self::QuestionAnswered(answered) => of(&answered.answer),
             Self::SubtaskSpawned(spawned) => [of(&spawned.goal), [&spawned.definition].into()].concat(),
             Self::SubtaskCompleted(done) => of(&done.answer),
+            Self::BackgroundJobEnded(ended) => of(&ended.output),
             Self::TaskSuspended(suspended) => maybe(suspended.answer.as_ref()),
             Self::TaskWoken(woken) => maybe(woken.item.data.as_ref()),
             Self::TaskSnapshot(snapshot) => [&snapshot.state_ref].into(),
@@ -50,6 +52,7 @@ impl Payload {
             Self::FilesRestored(restored) => maybe(restored.left.as_ref()),
             Self::AgentRevised(revised) => [&revised.definition].into(),
             Self::PluginsPinned(_)
+            | Self::BackgroundJobStarted(_)
             | Self::TaskForked(_)
             | Self::LLMRequestStarted(_)
             | Self::LLMRetryScheduled(_)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::FileChange;
 use crate::body::{Body, ContentRef};
-use crate::id::CallId;
+use crate::id::{CallId, Seq};
 use crate::time::Timestamp;
 
 /// Who speaks in a message.
@@ -49,6 +49,9 @@ pub struct Message {
 /// Messages joined the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessagesAppended {
+    /// The background jobs whose ends they tell of: the model is told of each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Seq>,
     /// In order.
     pub messages: Vec<Message>,
 }
@@ -163,6 +166,10 @@ pub struct ToolCallStarted {
     pub attempt: u32,
     /// The call.
     pub call: CallId,
+    /// Files that it will change and what they hold until then (TO-5), so that a rewind knows of them
+    /// even if the call is cut off. What its end says of them counts, if it says anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
     /// The tool.
     pub tool: String,
 }

@@ -56,6 +56,7 @@ pub fn check_links(before: &GovernanceState, event: &Envelope) -> Result<(), Cau
                 (Payload::SubtaskCompleted(done), ActionKind::Child(child)) => {
                     done.call == child.call && done.child == child.child
                 }
+                (Payload::BackgroundJobEnded(_), ActionKind::Job(_)) => true,
                 _ => false,
             };
             fits.then_some(()).ok_or(CauseError::Outcome)
@@ -78,6 +79,7 @@ fn allowed_by(before: &GovernanceState, payload: &Payload) -> Option<Seq> {
         Payload::LLMRequestStarted(_) => before.plan,
         Payload::ToolCallStarted(started) => call_allowed_by(before, started.call),
         Payload::SubtaskSpawned(spawned) => call_allowed_by(before, spawned.call),
+        Payload::BackgroundJobStarted(started) => call_allowed_by(before, started.call),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::List;
 use crate::body::{Body, ContentRef};
 use crate::canonical::{Hash, from_slice};
-use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, LateKind, PluginPin, Spent, Usage};
+use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, JobEnd, LateKind, PluginPin, Spent, Usage};
 use crate::id::{CallId, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
@@ -45,6 +45,10 @@ pub struct GovernanceState {
     pub extensions: BTreeMap<String, BTreeMap<String, Body>>,
     /// Rewinds and forks so far.
     pub generation: u32,
+    /// Background jobs in the order of their ends: those that the model is still to be told of,
+    /// and the last ones of the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<EndedJob>,
     /// Results that came too late to count.
     pub late: List<Late>,
     /// Plugins in force (RC-8).
@@ -118,6 +122,41 @@ pub enum ActionKind {
     Call(CallId),
     /// A child.
     Child(OpenChild),
+    /// A background job.
+    Job(OpenJob),
+}
+
+/// A background job that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenJob {
+    /// The call that started it.
+    pub call: CallId,
+    /// When its start was recorded.
+    pub since: Timestamp,
+    /// The tool that started it.
+    pub tool: String,
+    /// What runs.
+    pub what: String,
+}
+
+/// A background job that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedJob {
+    /// Its exit status, if it exited and has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// How it ended.
+    pub how: JobEnd,
+    /// Its id: the event that started it.
+    pub job: Seq,
+    /// The end of its output.
+    pub output: Body,
+    /// What it was.
+    pub started: OpenJob,
+    /// Whether the model knows, or has no need to.
+    pub told: bool,
+    /// When its end was recorded.
+    pub until: Timestamp,
 }
 
 /// A child that has not ended.
@@ -205,10 +244,10 @@ impl GovernanceState {
         self.actions.iter().find(|action| action.seq == seq)
     }
 
-    /// The open action of `call`.
+    /// The open action of `call`; what it left running is another one.
     pub fn action_of(&self, call: CallId) -> Option<&OpenAction> {
         self.actions.iter().find(|action| match &action.what {
-            ActionKind::Model => false,
+            ActionKind::Model | ActionKind::Job(_) => false,
             ActionKind::Call(open) => *open == call,
             ActionKind::Child(child) => child.call == call,
         })
@@ -218,8 +257,26 @@ impl GovernanceState {
     pub fn children(&self) -> impl Iterator<Item = (Seq, &OpenChild)> {
         self.actions.iter().filter_map(|action| match &action.what {
             ActionKind::Child(child) => Some((action.seq, child)),
-            ActionKind::Model | ActionKind::Call(_) => None,
+            ActionKind::Model | ActionKind::Call(_) | ActionKind::Job(_) => None,
         })
+    }
+
+    /// The background jobs that have not ended, each with its action, whose seq is the job's id.
+    pub fn open_jobs(&self) -> impl Iterator<Item = (&OpenAction, &OpenJob)> {
+        self.actions.iter().filter_map(|action| match &action.what {
+            ActionKind::Job(job) => Some((action, job)),
+            ActionKind::Model | ActionKind::Call(_) | ActionKind::Child(_) => None,
+        })
+    }
+
+    /// The background jobs that have ended and that the model is still to be told of.
+    pub fn untold_jobs(&self) -> impl Iterator<Item = &EndedJob> {
+        self.jobs.iter().filter(|job| !job.told)
+    }
+
+    /// The background job of this id, if it has ended and is not forgotten.
+    pub fn ended_job(&self, id: Seq) -> Option<&EndedJob> {
+        self.jobs.iter().find(|ended| ended.job == id)
     }
 
     /// The open model request.

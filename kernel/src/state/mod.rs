@@ -36,7 +36,8 @@ use crate::wake::Wake;
 pub use context::{Compaction, ContextState, Thinking};
 pub(crate) use governance::grants_of;
 pub use governance::{
-    ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
+    ActionKind, Approval, ApprovalRuling, Denial, EndedJob, GovernanceState, Late, OpenAction, OpenChild, OpenJob,
+    Restoring,
 };
 pub use list::{List, Sealed};
 pub use runtime::{
@@ -175,14 +176,15 @@ impl Task {
     }
 
     /// What the row holds of this state.
+    ///
+    /// * **ST-13** A task that waits with live background jobs is due whenever nobody holds it: its
+    ///   row says so by a timer that has gone off.
     pub fn projection(&self) -> Projection {
-        Projection {
-            seq: self.head.seq,
-            hash: self.head.hash,
-            status: self.status,
-            wake: self.wake.clone(),
-            closed: self.closed,
+        let mut wake = self.wake.clone();
+        if self.status == Status::Waiting && self.governance.open_jobs().next().is_some() {
+            wake.at = Some(wake.at.map_or(self.head.at, |at| at.min(self.head.at)));
         }
+        Projection { seq: self.head.seq, hash: self.head.hash, status: self.status, wake, closed: self.closed }
     }
 
     /// The identity under which an action that starts now would answer (section 7).

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WakeKey;
 use crate::body::{Body, ContentRef};
-use crate::event::{ApprovalVerdict, CallResolution, CallStatus, Failure, Spent, SubtaskStatus};
+use crate::event::{ApprovalVerdict, CallResolution, CallStatus, Failure, JobEnd, Spent, SubtaskStatus};
 use crate::id::{CallId, DedupKey, Position, Seq, TaskId};
 use crate::ledger::Identity;
 use crate::time::Timestamp;
@@ -116,6 +116,19 @@ pub enum Item {
         /// How it ended.
         status: SubtaskStatus,
     },
+    /// A background job ended: its holder says so to its own task, so that the end is durable
+    /// before anything comes of it.
+    Job {
+        /// Its exit status, if it exited and has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+        /// How it ended.
+        how: JobEnd,
+        /// The job: the event that started it.
+        job: Seq,
+        /// The end of its output.
+        output: String,
+    },
     /// Move to another definition, between two steps.
     Revise {
         /// The definition; content of the same store.
@@ -151,6 +164,7 @@ impl Item {
             Self::Resolve { .. } => "resolve",
             Self::Event { .. } => "event",
             Self::Child { .. } => "child",
+            Self::Job { .. } => "job",
             Self::Revise { .. } => "revise",
             Self::Evidence { .. } => "evidence",
         }
@@ -163,7 +177,7 @@ impl Item {
             Self::Message { .. } | Self::Resolve { .. } => Some(WakeKey::Message),
             Self::Answer { call, .. } | Self::Verdict { call, .. } => Some(WakeKey::Answer(call.decision)),
             Self::Event { event, .. } => Some(WakeKey::Event(event.to_string())),
-            Self::Child { background: true, .. } => Some(WakeKey::Background),
+            Self::Child { background: true, .. } | Self::Job { .. } => Some(WakeKey::Background),
             Self::Child { call, .. } => Some(WakeKey::Group(call.decision)),
             Self::Cancel { .. }
             | Self::Interrupt { .. }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::body::ContentRef;
-use crate::event::{ApprovalVerdict, CallResolution};
+use crate::event::{ApprovalVerdict, CallResolution, JobEnd};
 use crate::id::{CallId, DedupKey, Seq, TaskId};
 
 #[test]
@@ -75,6 +75,7 @@ fn wa_2_items_carry_their_keys() {
         output: "o".into(),
         status: crate::event::CallStatus::Ok,
     };
+    let job = Item::Job { code: Some(-1), how: JobEnd::Exited, job: Seq(9), output: "o".into() };
     let revise = Item::Revise { definition: ContentRef::of("text/plain", b"{}") };
     // Item, key, whether it steers, whether a task that is over takes it.
     for (item, key, steers, outlives) in [
@@ -84,6 +85,7 @@ fn wa_2_items_carry_their_keys() {
         (verdict, Some("answer:7"), false, false),
         (child(false), Some("group:7"), false, false),
         (child(true), Some("background"), false, false),
+        (job, Some("background"), false, false),
         (Item::Cancel { reason: None }, None, true, false),
         (Item::Interrupt { reason: None }, None, true, false),
         (Item::Close { reason: None }, None, true, false),

@@ -94,6 +94,22 @@ impl Hand {
         Self { log: Log { appends: vec![vec![sealed]], blobs: BTreeMap::new() }, states: vec![task] }
     }
 
+    /// A log that branches off this one at `at`.
+    pub fn fork(&self, id: &str, at: Seq) -> Self {
+        let source = &self.states[at.0 as usize - 1];
+        let ledger = LedgerId::new("ledger").unwrap();
+        let forked = TaskForked {
+            ledger: ledger.clone(),
+            source: source.id().clone(),
+            source_hash: source.head().hash,
+            source_seq: at,
+        };
+        let event = first(id, &ledger, forked.into());
+        let sealed = event.seal().unwrap();
+        let task = Task::begin(&event, sealed.hash, Some(source)).unwrap();
+        Self { log: Log { appends: vec![vec![sealed]], blobs: self.log.blobs.clone() }, states: vec![task] }
+    }
+
     pub fn task(&self) -> &Task {
         self.states.last().unwrap()
     }
@@ -150,7 +166,7 @@ impl Hand {
 
     pub fn say(&mut self, said: &str) -> Seq {
         let message = message(Role::User, Some(MessageOrigin::Human), &[text(said)]);
-        self.push(MessagesAppended { messages: vec![message] })
+        self.push(MessagesAppended { jobs: vec![], messages: vec![message] })
     }
 
     pub fn compose(&mut self) -> Seq {
@@ -173,7 +189,7 @@ impl Hand {
         let plan = self.compose();
         let request = self.ask(plan, 1);
         self.answered(request, RequestStatus::Ok);
-        self.push(MessagesAppended { messages: vec![message(Role::Assistant, None, blocks)] });
+        self.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, blocks)] });
         let calls = blocks.iter().filter(|block| matches!(block, Block::ToolUse { .. })).count();
         self.push(decision(calls))
     }
@@ -257,7 +273,7 @@ pub fn decision(calls: usize) -> DecisionRecorded {
 }
 
 pub fn started(call: CallId, attempt: u32) -> ToolCallStarted {
-    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, tool: "Tool".into() }
+    ToolCallStarted { args: Body::Inline("{}".into()), attempt, call, files: Vec::new(), tool: "Tool".into() }
 }
 
 pub fn finished(call: CallId, status: CallStatus, output: &str) -> ToolCallFinished {

@@ -70,6 +70,11 @@ pub fn fold_at(log: &Log, seq: Seq) -> Task {
 /// is. As the engine does, segments are read after the fold; a snapshot that lacks one is passed
 /// over as one that lacks its state is.
 pub fn fold_with(log: &Log, content: impl Fn(&Hash) -> Option<Vec<u8>>) -> Task {
+    fold_on(log, None, content)
+}
+
+/// The same of a fork's log, whose ancestor was `ancestor` where it branches off.
+pub fn fold_on(log: &Log, ancestor: Option<&Task>, content: impl Fn(&Hash) -> Option<Vec<u8>>) -> Task {
     let envelopes = log.envelopes();
     let mut landings = Vec::new();
     for event in envelopes.iter().rev() {
@@ -79,19 +84,24 @@ pub fn fold_with(log: &Log, content: impl Fn(&Hash) -> Option<Vec<u8>>) -> Task 
             continue;
         }
         let base = content(&taken.state_ref.sha256).and_then(|bytes| snapshot::load(event, &bytes));
-        let folded = base.map(|base| fold_from(log, &envelopes, Some(base), &landings));
+        let folded = base.map(|base| fold_from(log, &envelopes, (Some(base), ancestor), &landings));
         if let Some(task) = folded.and_then(|task| expand(task, &content)) {
             return task;
         }
     }
-    fold_from(log, &envelopes, None, &landings)
+    fold_from(log, &envelopes, (None, ancestor), &landings)
 }
 
-fn fold_from(log: &Log, envelopes: &[Envelope], base: Option<Task>, landings: &[Seq]) -> Task {
+fn fold_from(
+    log: &Log,
+    envelopes: &[Envelope],
+    (base, ancestor): (Option<Task>, Option<&Task>),
+    landings: &[Seq],
+) -> Task {
     let from = base.as_ref().map_or(0, |base| base.head().seq.0 as usize);
     let mut folder = Folder::new(base, landings.iter().copied());
     for (event, stored) in envelopes.iter().zip(log.events()).skip(from) {
-        folder.push(event, stored.hash, None).unwrap();
+        folder.push(event, stored.hash, ancestor).unwrap();
     }
     folder.finish().unwrap()
 }

@@ -6,13 +6,13 @@ use std::fmt;
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{
-    Act, AfterCrash, Answer, Aside, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Inputs,
-    Orphan, PluginRecord, Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal, reply,
-    restored, revise, settle_orphans,
+    Act, AfterCrash, Answer, Aside, Birth, CallOutcome, CallPlan, ChangedFile, Composer, Draft, Drafted, Foreseen,
+    Inputs, Orphan, PluginRecord, Prepared, Refusal, Revision, Spawn, Stamp, advance, born, call_outcome, refusal,
+    reply, restored, revise, settle_orphans,
 };
 use plica_kernel::decode::decode;
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, LeftFile, PlannedFile, PluginKind, PluginPin,
+    ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, JobEnd, LeftFile, PlannedFile, PluginKind, PluginPin,
     RestorePlan, Spent, SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
 };
 use plica_kernel::id::{CallId, DedupKey, Epoch, LedgerId, Position, Queue, RunId, Seq, TaskId};
@@ -49,6 +49,8 @@ pub struct Habits {
     pub revise: usize,
     /// Calls that spawn a child.
     pub spawn: usize,
+    /// Calls that leave a background job running.
+    pub job: usize,
     /// Waits for more budget that someone rules on.
     pub rule: usize,
     /// Appends after which live and folded state are compared: one test affords all of them.
@@ -72,6 +74,7 @@ impl Habits {
             odd: 10,
             revise: 4,
             spawn: 0,
+            job: 10,
             rule: 90,
             compare: 10,
         }
@@ -98,6 +101,7 @@ impl Habits {
             odd: 0,
             revise: 0,
             spawn: 0,
+            job: 0,
             rule: 0,
             compare: 40,
         }
@@ -116,6 +120,8 @@ pub struct World {
     pub taken: Vec<Vec<Position>>,
     /// The calls whose children have said how they ended.
     ended: BTreeSet<CallId>,
+    /// The background jobs whose ends were delivered.
+    jobs_ended: BTreeSet<Seq>,
     seen: Vec<usize>,
     /// Heads of appends at which no turn was under way.
     pub boundaries: Vec<Seq>,
@@ -204,6 +210,7 @@ impl World {
             delivered: vec![],
             taken: vec![],
             ended: BTreeSet::new(),
+            jobs_ended: BTreeSet::new(),
             seen: vec![],
             boundaries: vec![],
             rewinds: BTreeMap::new(),
@@ -267,6 +274,11 @@ impl World {
             _ => None,
         };
         world.ended = world.delivered.iter().filter_map(call_of).collect();
+        let job_of = |item: &InboxItem| match item.item {
+            Item::Job { job, .. } => Some(job),
+            _ => None,
+        };
+        world.jobs_ended = world.delivered.iter().filter_map(job_of).collect();
         world.claim();
         world
     }
@@ -299,6 +311,7 @@ impl World {
             items,
             run,
             pins: self.pins(),
+            foreseen: Default::default(),
             spawns: Default::default(),
             rewinds: self.rewinds.clone(),
             stopping: false,
@@ -435,7 +448,7 @@ impl World {
                 }
                 Act::Rest => {
                     self.commit(draft);
-                    let moved = self.children_end(100) || self.rule_on_budget();
+                    let moved = self.children_end(100) || self.jobs_end(100) || self.rule_on_budget();
                     if !moved && !self.calm {
                         self.say();
                     }
@@ -487,6 +500,7 @@ impl World {
             self.deliver(Item::Rewind { to_seq });
         }
         self.children_end(20);
+        self.jobs_end(20);
         if let Some(unknown) = self.task.runtime().unknown.last().map(|unknown| unknown.call)
             && self.choices.chance(self.habits.message)
         {
@@ -530,6 +544,24 @@ impl World {
             let child = self.task.id().child(call, 1);
             self.deliver(Item::Child { answer, background, call, child, failure: None, spent, status });
             self.ended.insert(call);
+            ended = true;
+        }
+        ended
+    }
+
+    /// Some of the jobs that this worker runs end, and it says so to the task.
+    fn jobs_end(&mut self, percent: usize) -> bool {
+        let open = self.task.governance().open_jobs().filter(|(action, _)| action.identity.run == self.run);
+        let jobs: Vec<Seq> = open.map(|(action, _)| action.seq).collect();
+        let mut ended = false;
+        for job in jobs {
+            if !self.choices.chance(percent) || !self.jobs_ended.insert(job) {
+                continue;
+            }
+            let how = *self.choices.pick(&[JobEnd::Exited, JobEnd::Killed]);
+            let code = (how == JobEnd::Exited).then(|| self.choices.below(3) as i32 - 1);
+            let output = self.text("job");
+            self.deliver(Item::Job { code, how, job, output });
             ended = true;
         }
         ended
@@ -645,7 +677,8 @@ impl World {
                 } else if self.choices.chance(25) {
                     CallPlan::Deny { reason: self.text("no"), tool: "Tool".into() }
                 } else {
-                    CallPlan::Start { args, rule: Some("rule".into()), tool: "Tool".into() }
+                    let foreseen = Foreseen { blobs: vec![], files: self.files() };
+                    CallPlan::Start { args, foreseen, rule: Some("rule".into()), tool: "Tool".into() }
                 });
             }
         }
@@ -716,17 +749,23 @@ impl World {
         } else {
             vec![]
         };
-        let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
-        let files = vec![file; self.choices.below(8) / 3];
+        let files = self.files();
+        let job = (status == CallStatus::Ok && self.choices.chance(self.habits.job)).then(|| self.text("sleep"));
         CallOutcome {
             aside: Aside { records, sent: vec![] },
             blobs: vec![],
             elapsed_ms: 13,
             files,
+            job,
             output,
             status,
             whole: None,
         }
+    }
+
+    fn files(&mut self) -> Vec<ChangedFile> {
+        let file = ChangedFile { after: None, before: FileWas::Absent, path: self.text("file") };
+        vec![file; self.choices.below(8) / 3]
     }
 }
 

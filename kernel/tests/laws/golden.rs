@@ -146,7 +146,10 @@ fn conversation() -> Vec<[Payload; 2]> {
     };
     let thinking = AssistantThinkingRecorded { blocks: text("[]"), call: Some(call()) };
     vec![
-        [MessagesAppended { messages: said.to_vec() }.into(), MessagesAppended { messages: vec![] }.into()],
+        [
+            MessagesAppended { jobs: vec![], messages: said.to_vec() }.into(),
+            MessagesAppended { jobs: vec![], messages: vec![] }.into(),
+        ],
         [plan.clone().into(), ContextPlanComposed { refs: vec![], ..plan }.into()],
         [started.clone().into(), started.into()],
         [full.into(), bare.into()],
@@ -173,8 +176,13 @@ fn calls() -> Vec<[Payload; 2]> {
         phase: Some("explore".into()),
         todos: Some(text(r#"[{"content":"look","status":"in_progress"}]"#)),
     };
-    let started =
-        ToolCallStarted { args: text("{\"command\": \"ls\"}"), attempt: 1, call: call(), tool: "Bash".into() };
+    let started = ToolCallStarted {
+        args: text("{\"command\": \"ls\"}"),
+        attempt: 1,
+        call: call(),
+        files: Vec::new(),
+        tool: "Bash".into(),
+    };
     let finished = ToolCallFinished {
         again: true,
         call: call(),
@@ -197,7 +205,10 @@ fn calls() -> Vec<[Payload; 2]> {
             TaskStatePatched { call: Some(call()), patch }.into(),
             TaskStatePatched { call: None, patch: TaskStatePatch::default() }.into(),
         ],
-        [started.clone().into(), ToolCallStarted { args: big("args"), ..started }.into()],
+        [
+            started.clone().into(),
+            ToolCallStarted { args: big("args"), files: vec![finished.files[0].clone()], ..started }.into(),
+        ],
         [
             finished.clone().into(),
             ToolCallFinished {
@@ -267,6 +278,15 @@ fn people_and_children() -> Vec<[Payload; 2]> {
             SubtaskCompleted { failure: None, spent: Spent::default(), status: SubtaskStatus::Completed, ..done }
                 .into(),
         ],
+    ]
+}
+
+fn jobs() -> Vec<[Payload; 2]> {
+    let started = BackgroundJobStarted { call: call(), tool: "Bash".into(), what: "make \u{e9}".into() };
+    let ended = BackgroundJobEnded { code: Some(-1), how: JobEnd::Exited, output: big("built") };
+    vec![
+        [started.clone().into(), started.into()],
+        [ended.into(), BackgroundJobEnded { code: None, how: JobEnd::Lost, output: text("") }.into()],
     ]
 }
 
@@ -363,7 +383,7 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
 }
 
 fn samples() -> Vec<[Payload; 2]> {
-    [beginnings(), conversation(), calls(), people_and_children(), waits(), marks_and_ends()].concat()
+    [beginnings(), conversation(), calls(), people_and_children(), jobs(), waits(), marks_and_ends()].concat()
 }
 
 /// The line of one event; `full` has every member of an envelope too.
@@ -455,6 +475,12 @@ fn ev_3_members_added_later_have_their_golden_bytes() {
     };
     let lines = [asked.into(), stopped.into(), late.into(), waits.into()].map(|payload| line(payload, false));
     assert_golden("budgets", &lines.concat());
+}
+
+#[test]
+fn ev_3_what_tells_of_background_jobs_has_its_golden_bytes() {
+    let told = MessagesAppended { jobs: vec![Seq(12), Seq(40)], messages: vec![] };
+    assert_golden("jobs", &line(told.into(), false));
 }
 
 /// Old data under the code of today, whatever became of the samples above: each line is read,

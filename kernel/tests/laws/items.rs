@@ -34,6 +34,7 @@ fn inputs(items: Vec<InboxItem>) -> Inputs {
         items,
         run,
         pins: vec![],
+        foreseen: Default::default(),
         spawns: Default::default(),
         rewinds: Default::default(),
         stopping: false,
@@ -146,6 +147,7 @@ fn every_item(decision: Seq) -> Vec<Item> {
         Item::Event { data: None, event: "x".into() },
         child(first),
         Item::Evidence { action: Seq(1), call: first, identity, output: "o".into(), status: CallStatus::Ok },
+        Item::Job { code: None, how: JobEnd::Exited, job: Seq(3), output: "o".into() },
     ]
 }
 

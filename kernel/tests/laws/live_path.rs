@@ -15,7 +15,7 @@ use crate::common::{Choices, fold, fold_with, log};
 
 /// What is alive of a log, and what it says.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+pub struct Told {
     conversation: Vec<String>,
     notes: Vec<String>,
     thinking: usize,
@@ -52,7 +52,7 @@ pub fn alive(events: &[Envelope]) -> Vec<&Envelope> {
 }
 
 /// Reads events that are alive.
-fn read(events: &[&Envelope]) -> Told {
+pub fn read(events: &[&Envelope]) -> Told {
     let mut told = Told::default();
     let mut round: Option<(Seq, Vec<Option<String>>)> = None;
     let mut held = Vec::new();
@@ -91,7 +91,7 @@ fn read(events: &[&Envelope]) -> Told {
 }
 
 /// What a state says.
-fn said(task: &Task) -> Told {
+pub fn said(task: &Task) -> Told {
     let words = |said: &Message| format!("{:?} {}", said.role, said.blocks.inline().unwrap());
     let entry = |entry: &Entry| match entry {
         Entry::Message(said) => words(said),
@@ -110,21 +110,40 @@ fn said(task: &Task) -> Told {
 }
 
 /// A story with crashes and second thoughts.
-struct Story {
-    hand: Hand,
-    choices: Choices,
+pub struct Story {
+    pub hand: Hand,
+    pub choices: Choices,
     /// Where a rewind may land, dead or alive.
-    boundaries: Vec<Seq>,
+    pub boundaries: Vec<Seq>,
     words: usize,
 }
 
 impl Story {
     fn tell(seed: u64, turns: usize) -> Hand {
-        let mut story = Self { hand: Hand::begin(true), choices: Choices::new(seed), boundaries: vec![], words: 0 };
-        for _ in 0..turns {
-            story.turn();
-        }
+        let mut story = Self::begin(seed);
+        story.go_on(turns);
         story.hand
+    }
+
+    pub fn begin(seed: u64) -> Self {
+        Self { hand: Hand::begin(true), choices: Choices::new(seed), boundaries: vec![], words: 0 }
+    }
+
+    pub fn go_on(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.turn();
+        }
+    }
+
+    /// Goes on in a log that branches off where a turn had ended; says where.
+    pub fn branch(&mut self, id: &str) -> Option<Seq> {
+        if self.boundaries.is_empty() {
+            return None;
+        }
+        let at = *self.choices.pick(&self.boundaries);
+        self.hand = self.hand.fork(id, at);
+        self.boundaries = vec![Seq(1)];
+        Some(at)
     }
 
     fn word(&mut self, what: &str) -> String {
@@ -196,7 +215,7 @@ impl Story {
         }
         let said = self.word("reply");
         let blocks: Vec<_> = [text(&said)].into_iter().chain((0..count).map(|_| tool_use())).collect();
-        self.hand.push(MessagesAppended { messages: vec![message(Role::Assistant, None, &blocks)] });
+        self.hand.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, &blocks)] });
         let decision = self.hand.push(hand::decision(count));
         if self.choices.chance(30) {
             let patch = TaskStatePatch { add_notes: vec![self.word("note")], ..TaskStatePatch::default() };
@@ -358,7 +377,7 @@ fn sn_1_sn_7_a_snapshot_where_a_segment_is_full_knows_the_last_entry() {
     let plan = hand.compose();
     let request = hand.ask(plan, 1);
     hand.answered(request, RequestStatus::Ok);
-    hand.push(MessagesAppended { messages: vec![message(Role::Assistant, None, &[text("done")])] });
+    hand.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, &[text("done")])] });
     assert_eq!(hand.task().runtime().messages.len(), 128);
     hand.snapshot();
     hand.push(hand::decision(0));

@@ -8,9 +8,11 @@ mod common;
 
 mod budgets;
 mod bytes;
+mod forks;
 mod golden;
 mod house;
 mod items;
+mod jobs;
 mod live_path;
 mod plugins;
 mod refusals;

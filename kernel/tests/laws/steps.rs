@@ -31,6 +31,7 @@ fn inputs(run: &str, items: Vec<Item>) -> Inputs {
         run: RunId::new(run).unwrap(),
         rewinds: Default::default(),
         pins: vec![],
+        foreseen: Default::default(),
         spawns: Default::default(),
         stopping: false,
         unusable: None,
@@ -221,7 +222,7 @@ fn odd(kinds: &[DecisionKind]) -> Hand {
         let plan = hand.compose();
         let request = hand.ask(plan, 1);
         hand.answered(request, RequestStatus::Ok);
-        hand.push(MessagesAppended { messages: vec![hand::message(Role::Assistant, None, &[])] });
+        hand.push(MessagesAppended { jobs: vec![], messages: vec![hand::message(Role::Assistant, None, &[])] });
         hand.push(DecisionRecorded { answer: None, calls: vec![], kind: *kind, over: 0 });
     }
     hand
@@ -353,7 +354,12 @@ fn rc_2_three_starts_of_a_retry_safe_call_and_then_unknown() {
     let mut draft = world.draft();
     let mut answer = world.answer();
     answer.blocks = vec![tool_use()];
-    let start = plica_kernel::decide::CallPlan::Start { args: "{}".into(), rule: None, tool: "Tool".into() };
+    let start = plica_kernel::decide::CallPlan::Start {
+        args: "{}".into(),
+        foreseen: Default::default(),
+        rule: None,
+        tool: "Tool".into(),
+    };
     answer.calls = vec![start];
     reply(&mut draft, action, answer).unwrap();
     world.commit(draft);

@@ -111,6 +111,34 @@ fn open_actions(log: &Log) -> Vec<Seq> {
     open
 }
 
+/// Background jobs by the events alone: what the model was told of, and when.
+fn check_jobs(log: &Log) {
+    let mut ended: BTreeMap<Seq, u32> = BTreeMap::new();
+    let mut started = BTreeSet::new();
+    let mut landed = false;
+    for event in log.envelopes() {
+        match &event.payload {
+            Payload::BackgroundJobStarted(_) => assert!(started.insert(event.seq)),
+            Payload::BackgroundJobEnded(_) => {
+                let job = event.links.action.unwrap();
+                assert!(started.contains(&job));
+                assert_eq!(ended.insert(job, 0), None, "job {job} ends once");
+            }
+            Payload::MessagesAppended(appended) => appended.jobs.iter().for_each(|job| {
+                let told = ended.get_mut(job).expect("a job that has ended");
+                *told += 1;
+                assert!(*told == 1 || landed, "job {job} is told once");
+            }),
+            Payload::TaskRewound(_) | Payload::StepAttemptAbandoned(_) => landed = true,
+            Payload::ContextPlanComposed(_) if !landed => {
+                assert!(ended.values().all(|told| *told == 1), "told before event {}", event.seq);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(started, ended.keys().copied().collect());
+}
+
 /// The counters, by the events alone.
 fn check_counters(log: &Log, task: &Task) {
     let governance = task.governance();
@@ -237,6 +265,13 @@ proptest! {
         prop_assert_eq!(&world.task.governance().actions, &vec![]);
     }
 
+    /// Section 19: every background job ends, and the model is told of each once before it is asked
+    /// again; after a rewind of those that it still knows.
+    #[test]
+    fn st_13_every_background_job_ends_and_is_told_once(world in life()) {
+        check_jobs(&world.log);
+    }
+
     #[test]
     fn to_4_every_call_gets_one_result_in_its_place(world in walk()) {
         check_results(&world.log, &world.task);
@@ -337,6 +372,8 @@ fn en_1_a_walk_sees_everything_it_is_meant_to_see() {
         EventType::TaskStatePatched,
         EventType::ToolCallFinished,
         EventType::ToolCallDenied,
+        EventType::BackgroundJobStarted,
+        EventType::BackgroundJobEnded,
         EventType::TaskSuspended,
         EventType::TaskWoken,
         EventType::TaskSnapshot,

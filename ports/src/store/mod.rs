@@ -1,6 +1,9 @@
 //! The store port: the log, the task row and the inbox, under one roof.
 //!
-//! * **ST-13** (shape only, for now) a waiting task may keep its claim: [`ClaimAfter::Retain`].
+//! * **ST-13** A waiting task may keep its claim ([`ClaimAfter::Retain`]): its worker owns live
+//!   background jobs. Only the holder is told of what comes, and `claimable_at` is the lease's end.
+//!   The row that such an append writes has a timer that has gone off, so however the claim ends,
+//!   the task is claimable at once.
 //! * **ST-17** No recorded event is ever changed or removed: the port has no such call, and
 //!   the store itself refuses it.
 

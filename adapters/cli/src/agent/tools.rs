@@ -6,8 +6,22 @@ use super::error::AgentFileError;
 use super::table::{Section, nearest};
 
 /// Every tool that some version of Plica has (section 16 of the design).
-pub(super) const TOOLS: &[&str] =
-    &["AskUser", "Bash", "Edit", "Glob", "Grep", "Read", "Task", "TodoWrite", "Wait", "WebFetch", "WebSearch", "Write"];
+pub(super) const TOOLS: &[&str] = &[
+    "AskUser",
+    "Bash",
+    "BashOutput",
+    "Edit",
+    "Glob",
+    "Grep",
+    "KillShell",
+    "Read",
+    "Task",
+    "TodoWrite",
+    "Wait",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+];
 
 /// How the tools of MCP servers begin, and what stands for all of them in a build's list.
 const MCP: &str = "mcp__";

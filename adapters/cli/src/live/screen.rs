@@ -219,6 +219,8 @@ impl Screen {
             Payload::ApprovalRequested(_) => (Look::Odd, "asks about "),
             Payload::QuestionAsked(_) => (Look::Odd, "asks "),
             Payload::QuestionAnswered(_) => (Look::Quiet, "answered "),
+            Payload::BackgroundJobStarted(_) => (Look::Quiet, "goes on in the background: "),
+            Payload::BackgroundJobEnded(_) => (Look::Quiet, "a background job has ended: "),
             Payload::TurnInterrupted(_) => (Look::Odd, "interrupted "),
             Payload::StepAttemptAbandoned(_) => (Look::Odd, "the attempt was given up: "),
             Payload::TaskRewound(_) => (Look::Odd, "rewound "),

@@ -86,7 +86,10 @@ impl Stage {
 
     fn calls(&mut self, name: &str, index: u32, command: &str) {
         let args = Body::Inline(serde_json::json!({ "command": command }).to_string());
-        self.event(name, ToolCallStarted { args, attempt: 1, call: call(index), tool: "Bash".into() });
+        self.event(
+            name,
+            ToolCallStarted { args, attempt: 1, call: call(index), files: Vec::new(), tool: "Bash".into() },
+        );
     }
 
     fn returned(&mut self, name: &str, index: u32, status: CallStatus, output: &str) {

@@ -9,6 +9,7 @@ use plica_kernel::event::{
 use plica_kernel::wake::{Wake, Woken};
 
 use super::counted;
+use super::jobs::ended;
 use super::text::cut;
 
 /// Characters of a text in a summary.
@@ -59,6 +60,10 @@ pub fn summary(payload: &Payload) -> String {
         Payload::SubtaskCompleted(ended) => {
             format!("{} {} {}: {}", ended.call, ended.child, child_status(ended.status), body(&ended.answer))
         }
+        Payload::BackgroundJobStarted(job) => {
+            format!("{} {}: {}", job.call, cut(&job.tool, TEXT_CHARS), cut(&job.what, TEXT_CHARS))
+        }
+        Payload::BackgroundJobEnded(job) => format!("{}: {}", ended(job.how, job.code), body(&job.output)),
         Payload::TaskSuspended(suspended) => suspension(suspended),
         Payload::TaskWoken(woken) => woken_by(&woken.item),
         Payload::TurnInterrupted(turn) => text(turn.reason.as_deref()),

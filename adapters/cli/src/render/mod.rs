@@ -6,6 +6,7 @@
 
 mod budget;
 mod event;
+mod jobs;
 mod show;
 mod text;
 
@@ -24,6 +25,7 @@ use plica_kernel::time::Timestamp;
 use plica_ports::store::Row;
 
 pub use event::summary;
+pub use jobs::jobs_lost_here;
 pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
 
 use crate::args::origin_name;

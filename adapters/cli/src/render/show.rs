@@ -8,6 +8,7 @@ use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
 use super::budget::more_budget;
+use super::jobs::{job_lines, jobs_waited_for};
 use super::text::{clean, cut};
 use super::{counted, span};
 use crate::commands::word;
@@ -84,6 +85,7 @@ pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Su
         text.push_str(&format!(", ${}.{:09}", spent.nano_usd / 1_000_000_000, spent.nano_usd % 1_000_000_000));
     }
     text.push('\n');
+    text.push_str(&job_lines(state, now));
     text
 }
 
@@ -104,13 +106,28 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask
                  `plica worker --until-idle` is one"
             );
         }
+        if state.status() == Status::Waiting && has_live_jobs(state) {
+            let ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
+            return format!("held by worker {holder}{since}, which runs its background jobs; waits for {ways}");
+        }
         return format!("held by worker {holder}{since}: {}", doing(state));
     }
     match state.status() {
         Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
         Status::Failed => format!("failed; `plica events {id}` shows why"),
         Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
-        Status::Waiting => format!("waits for {}", ways_to_wake(state, subtasks, now).join("\n  or for ")),
+        Status::Waiting if has_live_jobs(state) => {
+            "its background jobs are gone with the worker that ran them; the next worker records that, \
+             `plica worker --until-idle` is one"
+                .to_owned()
+        }
+        Status::Waiting => {
+            let mut ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
+            for word in words_beside(state) {
+                ways.push_str(&format!("\n  and takes beside that {word}"));
+            }
+            format!("waits for {ways}")
+        }
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
             None if attendance.workers.is_empty() => {
@@ -119,6 +136,10 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask
             None => "claimable: the next free worker takes it".to_owned(),
         },
     }
+}
+
+fn has_live_jobs(state: &Task) -> bool {
+    state.governance().open_jobs().next().is_some()
 }
 
 fn doing(state: &Task) -> String {
@@ -167,7 +188,13 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
             WakeKey::Event(kind) => {
                 ways.push(format!("the event {}: `plica signal {id} --kind {}`", clean(kind), word(kind)));
             }
-            WakeKey::Group(_) | WakeKey::Background => ways.push(of_subtasks(alternative.need, subtasks)),
+            WakeKey::Background => {
+                ways.extend(jobs_waited_for(state));
+                if state.governance().children().any(|(_, child)| child.background && !child.any) {
+                    ways.push(of_subtasks(alternative.need, subtasks));
+                }
+            }
+            WakeKey::Group(_) => ways.push(of_subtasks(alternative.need, subtasks)),
             WakeKey::Answer(_) => {}
         }
     }
@@ -175,6 +202,14 @@ pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<S
         ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
     }
     ways
+}
+
+/// What a person may say of calls whose outcome is unknown while the task waits for something
+/// else: it is taken with what ends the wait.
+fn words_beside(state: &Task) -> Vec<String> {
+    let is_opened_by_words = state.wake().any.iter().any(|one| one.key == WakeKey::Message);
+    let unknown = state.runtime().unknown.iter().filter(|_| !is_opened_by_words);
+    unknown.map(|unknown| word_on(state.id(), unknown)).collect()
 }
 
 /// How a person says what became of a call whose outcome is unknown.

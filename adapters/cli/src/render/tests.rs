@@ -132,8 +132,13 @@ fn reference() -> ContentRef {
 
 #[test]
 fn cl_9_an_event_is_one_line() {
-    let started =
-        ToolCallStarted { args: inline(r#"{"command":"ls"}"#), attempt: 1, call: call("9.0"), tool: "Bash".into() };
+    let started = ToolCallStarted {
+        args: inline(r#"{"command":"ls"}"#),
+        attempt: 1,
+        call: call("9.0"),
+        files: Vec::new(),
+        tool: "Bash".into(),
+    };
     for (event, line) in [
         (
             event(Origin::Tool, "engine", started.clone()),
@@ -191,6 +196,7 @@ fn cl_9_a_summary_says_what_matters() {
         (created.into(), "coder: Go. Now."),
         (
             MessagesAppended {
+                jobs: vec![],
                 messages: vec![message(Role::Assistant, blocks), message(Role::User, Body::Ref(reference()))],
             }
             .into(),

@@ -18,6 +18,7 @@ use super::{print, store_of};
 use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
 use crate::live::{Centre, Ending, Live};
+use crate::render::jobs_lost_here;
 use crate::talk;
 
 /// What of a task that is driven goes to standard output; with the answer, what leads to it is
@@ -124,8 +125,11 @@ async fn work(client: &Client, task: &TaskId, live: Option<Arc<Live>>) -> Result
 async fn is_at_rest(client: &Client, task: &TaskId, patient: bool) -> Result<bool, Fault> {
     let row = client.row(task).await?;
     let rests = row.projection.status == Status::Waiting || row.projection.status.is_over();
-    if !rests || row.holder.is_some() || !patient {
-        return Ok(rests && row.holder.is_none());
+    let free = row.holder.is_none();
+    if !rests || !free || !patient {
+        // One that waits and is held all the same is so for its background jobs.
+        let keeps_jobs = row.projection.status == Status::Waiting && !patient;
+        return Ok(rests && (free || keeps_jobs));
     }
     let filter = TaskFilter { prefix: Some(format!("{task}.")), ..TaskFilter::default() };
     let subtasks = client.list(&filter, &Page::first(PAGE)).await?;
@@ -199,6 +203,9 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown, ending: &Ending)
             }
             let state = client.state(task, None, false).await?;
             let ways = ways_to_wake(client, &state, client.store().now().await?).await?;
+            if let Some(lost) = jobs_lost_here(&state) {
+                talk::say(lost);
+            }
             talk::say(format!("task {task} waits for {}", ways.join("\n  or for ")));
             Ok(WAITING)
         }

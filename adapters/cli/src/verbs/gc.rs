@@ -31,6 +31,7 @@ pub async fn gc(client: &Client, arguments: Gc) -> Result<u8, Fault> {
             "reached": collected.reached,
             "bodies": collected.bodies,
             "bytes": collected.bytes,
+            "damaged": collected.damaged,
         })))?;
     } else {
         print(commands::complete(&in_words(&collected, arguments.dry_run)).as_bytes())?;
@@ -39,11 +40,17 @@ pub async fn gc(client: &Client, arguments: Gc) -> Result<u8, Fault> {
 }
 
 fn in_words(collected: &Collected, dry_run: bool) -> String {
-    let Collected { tasks, reached, bodies, bytes, .. } = *collected;
+    let &Collected { tasks, reached, bodies, bytes, .. } = collected;
     let did = if dry_run { "would remove" } else { "removed" };
     let (tasks, reached) = (counted(tasks, "task"), bodies_of(reached));
     let reach = if collected.tasks == 1 { "reaches" } else { "reach" };
-    format!("{tasks} {reach} {reached}\n{did} {}, {}\n", bodies_of(bodies), size(bytes))
+    let mut text = format!("{tasks} {reach} {reached}\n{did} {}, {}\n", bodies_of(bodies), size(bytes));
+    for task in &collected.damaged {
+        text.push_str(&format!(
+            "a definition of task {task} cannot be read, and whatever it may cite was kept: `plica verify {task}` says more\n"
+        ));
+    }
+    text
 }
 
 fn bodies_of(count: u64) -> String {
@@ -52,13 +59,19 @@ fn bodies_of(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use plica_kernel::id::TaskId;
+
     use super::*;
 
     #[test]
     fn co_3_it_says_what_was_freed() {
-        let collected = Collected { tasks: 2, events: 9, reached: 1, bodies: 3, bytes: 5 << 20 };
+        let collected =
+            Collected { tasks: 2, events: 9, reached: 1, bodies: 3, bytes: 5 << 20, ..Collected::default() };
         assert_eq!(in_words(&collected, false), "2 tasks reach 1 body\nremoved 3 bodies, 5.0 MiB\n");
         let none = Collected { tasks: 1, ..Collected::default() };
         assert_eq!(in_words(&none, true), "1 task reaches 0 bodies\nwould remove 0 bodies, 0 bytes\n");
+        let damaged = [TaskId::new("t-1").expect("an id")].into();
+        let damaged = in_words(&Collected { tasks: 1, damaged, ..Collected::default() }, false);
+        assert!(damaged.ends_with("whatever it may cite was kept: `plica verify t-1` says more\n"), "{damaged}");
     }
 }

@@ -88,6 +88,27 @@ fn sn_4_a_fork_goes_its_own_way_and_stands_below_its_source() {
     world.is_sound(&task);
 }
 
+/// A call whose outcome is unknown is named whatever the task waits for, and a word on it counts.
+#[test]
+fn cl_8_a_call_of_unknown_outcome_is_named_while_the_task_waits_for_an_answer() {
+    let world = World::new();
+    let begun = world.pipe("begun");
+    let asks = json!({"calls": [{"tool": "AskUser", "args": {"question": "And now?"}}]});
+    let replies = [bash("echo > begun; sleep 600"), asks, say("I see."), say("Noted.")];
+    let agent = world.agent("a", &replies, "");
+    let text = fs::read_to_string(&agent).expect("an agent");
+    fs::write(&agent, text.replace("\"Bash\"", "\"Bash\", \"AskUser\"")).expect("a file");
+    let task = world.submit(&agent, "Do it once.");
+    let worker = world.spawn(&["worker"]);
+    begun.wait();
+    worker.kill();
+    world.work();
+    let shown = world.plica(&["show", &task]).exits(0).text();
+    assert!(shown.contains("waits for an answer to \"And now?\""), "{shown}");
+    assert!(shown.contains("and takes beside that a word on call "), "{shown}");
+    assert!(shown.contains(&format!("`plica resolve {task} --call ")), "{shown}");
+}
+
 #[test]
 fn to_3_a_person_says_what_became_of_a_call_and_a_parked_task_goes_on() {
     for (word, effects, told) in [

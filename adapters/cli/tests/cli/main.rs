@@ -8,6 +8,7 @@ mod damage;
 mod demo;
 mod examples;
 mod gc;
+mod jobs;
 mod kill;
 mod live;
 mod model;

@@ -40,6 +40,20 @@ fn what_no_store_can_be_is_refused() {
     assert!(refused("postgres://a@localhost/d?sslmode=require&sslrootcert=/nowhere.pem").contains("/nowhere.pem"));
 }
 
+/// What is spelled as libpq spells it and would mean less than it says here, or nothing at all, is
+/// refused by its name instead of being passed over.
+#[test]
+fn what_tls_cannot_be_told_is_refused_by_name() {
+    for mode in ["allow", "maybe", "REQUIRE", ""] {
+        let said = refused(&format!("postgres://a@db.example/d?sslmode={mode}"));
+        assert!(said.contains(&format!("no such sslmode: {mode};")) && said.contains("verify-full"), "{said}");
+    }
+    for parameter in ["sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version"] {
+        let said = refused(&format!("postgres://a@db.example/d?{parameter}=hush"));
+        assert!(said.contains(parameter) && !said.contains("hush"), "{said}");
+    }
+}
+
 #[test]
 fn a_second_url_is_taken_for_listening() {
     let place = Place::parse("postgres://a@localhost:6432/d?notify=postgres%3A%2F%2Fa%40localhost%3A5432%2Fd");

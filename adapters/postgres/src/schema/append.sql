@@ -1,8 +1,9 @@
 -- Writing events: a batch under a claim, and the first events of a new task.
 
 -- Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8). Rows are locked in ascending
--- byte order of id (p_lock) before anything else (ST-15); every statement after that sees what
--- was committed until then, so the checks and the wake test do too.
+-- byte order of id (p_lock) before anything else (ST-15); what is read of a row as it is locked is
+-- what was committed until then, and so is what every later statement sees: the checks and the
+-- wake test go by nothing older.
 --
 -- The outcome is "written", or nothing was written: "absent" (no such task), "refused" (the
 -- columns of the locked row say by which rule: the caller asks rules.rs), "not_there" (an item
@@ -11,6 +12,9 @@
 -- Events of the task itself have owner 0, those of the n-th child n; seqs run on. p_row is an
 -- object of status, wake, wake_at, wake_keys, wake_needs, closed, seq and hash. due is when the
 -- first of the tasks that this made claimable is due: a hint for whoever waits for work.
+--
+-- Its statements are planned once for a connection and not anew for every batch: how many rows an
+-- array names changes nothing about how they are found.
 CREATE FUNCTION plica.append(
     p_version integer, p_lock text[], p_task text, p_epoch bigint, p_token bytea, p_after bigint, p_after_hash bytea,
     p_ends boolean, p_seen bigint, p_consumed bigint[], p_row text, p_releases boolean, p_not_before bigint,
@@ -18,10 +22,12 @@ CREATE FUNCTION plica.append(
     p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], p_children text, p_deliveries text,
     OUT outcome text, OUT now bigint, OUT id text, OUT epoch bigint, OUT token bytea, OUT lease_until bigint,
     OUT seq bigint, OUT hash bytea, OUT inbox_tail bigint, OUT due bigint
-) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own plica.tasks%ROWTYPE;
+    known integer;
+    own record;
     after record;
     children jsonb;
     keys bigint[] := '{}';
@@ -29,10 +35,16 @@ DECLARE
     receiver bigint;
     woke boolean;
 BEGIN
-    PERFORM plica.check_version(p_version);
-    PERFORM 1 FROM plica.tasks WHERE id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
+    SELECT version INTO known FROM plica.meta;
+    IF known IS DISTINCT FROM p_version THEN
+        PERFORM plica.check_version(p_version);
+    END IF;
+    IF cardinality(p_lock) > 1 THEN
+        PERFORM 1 FROM plica.tasks WHERE id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
+    END IF;
+    SELECT key, id, epoch, token, lease_until, seq, hash, inbox_tail, blocked INTO own
+    FROM plica.tasks WHERE id = p_task FOR NO KEY UPDATE;
     now := plica.now_us();
-    SELECT * INTO own FROM plica.tasks WHERE id = p_task;
     IF NOT FOUND THEN
         outcome := 'absent';
         RETURN;
@@ -74,14 +86,15 @@ BEGIN
     SELECT CASE owner WHEN 0 THEN own.key ELSE keys[owner] END, seq, type, hash, body
     FROM unnest(p_owners, p_seqs, p_types, p_hashes, p_bodies) AS event (owner, seq, type, hash, body);
 
-    SELECT * INTO after FROM jsonb_to_record(p_row::jsonb) AS r (status text, wake text, wake_at bigint,
-        wake_keys text[], wake_needs bigint[], closed boolean, seq bigint, hash text);
-    UPDATE plica.tasks SET seq = after.seq, hash = decode(after.hash, 'hex'), status = after.status, wake = after.wake,
-        wake_at = after.wake_at, wake_keys = after.wake_keys, wake_needs = after.wake_needs, closed = after.closed,
+    UPDATE plica.tasks AS held SET seq = r.seq, hash = decode(r.hash, 'hex'), status = r.status, wake = r.wake,
+        wake_at = r.wake_at, wake_keys = r.wake_keys, wake_needs = r.wake_needs, closed = r.closed,
         updated_at = now, idle_claims = 0, rest_until = NULL,
         -- The rest after idle claims may have reached beyond the lease.
-        claimable_at = CASE WHEN rest_until IS NULL THEN claimable_at ELSE lease_until END
-    WHERE key = own.key;
+        claimable_at = CASE WHEN held.rest_until IS NULL THEN held.claimable_at ELSE held.lease_until END
+    FROM jsonb_to_record(p_row::jsonb) AS r (status text, wake text, wake_at bigint, wake_keys text[],
+        wake_needs bigint[], closed boolean, seq bigint, hash text)
+    WHERE held.key = own.key
+    RETURNING held.status, held.wake_at, held.wake_keys, held.wake_needs INTO after;
     IF p_releases THEN
         PERFORM plica.let_go(own.key, plica.due(after.status,
             plica.is_woken(own.key, after.status, after.wake_keys, after.wake_needs), after.wake_at, p_not_before,
@@ -98,9 +111,12 @@ BEGIN
         END LOOP;
     END IF;
     outcome := 'written';
-    SELECT there.inbox_tail, least(due, CASE WHEN cardinality(keys) > 0 THEN now END,
-        CASE WHEN p_releases THEN there.claimable_at END)
-    INTO inbox_tail, due FROM plica.tasks AS there WHERE there.key = own.key;
+    due := CASE WHEN cardinality(keys) > 0 THEN now ELSE due END;
+    -- Nothing else than these moves its inbox or when it is due.
+    IF p_releases OR p_deliveries <> '[]' THEN
+        SELECT there.inbox_tail, least(due, CASE WHEN p_releases THEN there.claimable_at END)
+        INTO inbox_tail, due FROM plica.tasks AS there WHERE there.key = own.key;
+    END IF;
 END $$;
 
 -- Writes a new root task (ST-16). The outcome is "fresh"; "again" or "conflict" when the
@@ -108,7 +124,8 @@ END $$;
 CREATE FUNCTION plica.create_task(
     p_version integer, p_task text, p_seqs bigint[], p_types text[], p_hashes bytea[], p_bodies bytea[],
     p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], OUT outcome text, OUT there text
-) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     facts jsonb := p_task::jsonb;
     prior record;

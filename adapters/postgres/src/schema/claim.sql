@@ -65,13 +65,14 @@ END $$;
 -- that is asked for by name is waited for. p_gone are processes known to be gone: what they hold
 -- is due like anything else, after idle claims once it has rested. A lease lasts p_lease
 -- microseconds. In each class only what became due at p_marks or later is looked at.
--- It reads in the order of its indexes whatever the planner knows of the tables, and is not
--- compiled: scans that are switched off count as dear, which would set the compiler going.
+-- It reads in the order of its indexes whatever the planner knows of the tables, by plans that are
+-- made once for a connection, and is not compiled: scans that are switched off count as dear, which would set the compiler going.
 CREATE FUNCTION plica.claim(p_version integer, p_worker text, p_queues text[], p_task text, p_except text[],
     p_lease bigint, p_tokens bytea[], p_runs text[], p_rests bigint[], p_poison text, p_gone bigint[], p_marks bigint[])
 RETURNS TABLE (class smallint, was_due bigint, id text, epoch bigint, token bytea, run text, seq bigint, hash bytea,
     inbox_tail bigint, now bigint, lease_until bigint, items text)
-LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+LANGUAGE plpgsql SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     room integer := cardinality(p_tokens);

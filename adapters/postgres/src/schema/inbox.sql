@@ -47,7 +47,7 @@ END $$;
 
 -- Delivers from outside; the outcome is "absent" or that of put_item.
 CREATE FUNCTION plica.deliver(p_version integer, p_task text, p_item text, OUT outcome text, OUT place bigint,
-    OUT there text, OUT woke boolean) LANGUAGE plpgsql AS $$
+    OUT there text, OUT woke boolean) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     number bigint;
 BEGIN

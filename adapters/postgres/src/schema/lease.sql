@@ -5,7 +5,7 @@
 CREATE FUNCTION plica.renew(p_version integer, p_tasks text[], p_epochs bigint[], p_tokens bytea[], p_lease bigint)
 RETURNS TABLE (id text, now bigint, epoch bigint, token bytea, lease_until bigint, seq bigint, hash bytea,
     inbox_tail bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     until bigint;
@@ -29,7 +29,7 @@ END $$;
 CREATE FUNCTION plica.release(p_version integer, p_task text, p_epoch bigint, p_token bytea, p_not_before bigint,
     p_rests bigint[], p_blocked text, OUT outcome text, OUT now bigint, OUT id text, OUT epoch bigint,
     OUT token bytea, OUT lease_until bigint, OUT seq bigint, OUT hash bytea, OUT inbox_tail bigint, OUT due bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     own plica.tasks%ROWTYPE;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plica_conformance::{Bench, Capability, Subject};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -34,6 +35,27 @@ fn st_14_migrations_run_once_in_order_and_keep_the_name() {
         conn.query_row("SELECT value FROM meta WHERE name = 'ledger'", [], |row| row.get(0)).expect("a name");
     assert_eq!(ledger, "first");
     assert!(matches!(migrate(&mut conn, MIGRATIONS, "x"), Err(MigrationError::Newer(_))));
+}
+
+/// ST-14: a store that the oldest step alone has made is opened, brought up to date, and carried
+/// on under its own name.
+#[tokio::test]
+async fn st_14_a_store_of_the_oldest_version_is_carried_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("plica.db");
+    let mut conn = Connection::open(&file).expect("the file");
+    conn.execute_batch("PRAGMA journal_mode = WAL").expect("a log");
+    migrate(&mut conn, &MIGRATIONS[..1], "01980000-0000-7000-8000-000000000001").expect("the first step");
+    let store = crate::SqliteStore::open(&file, crate::OpenOptions::default()).expect("a path");
+    let bench = Bench::new(Subject::new(std::sync::Arc::new(store)).lacking(Capability::Time)).await;
+    assert_eq!(bench.ledger().to_string(), "01980000-0000-7000-8000-000000000001");
+    let mut log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let batch = log.completing(&claimed);
+    bench.append(&claimed, &batch).await;
+    log.accept(&batch);
+    assert_eq!(bench.row(&log.id).await.projection, log.row);
+    assert_eq!(standing(&conn).expect("a look"), Standing::Ours(version_of(MIGRATIONS)));
 }
 
 #[test]

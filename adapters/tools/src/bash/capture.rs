@@ -14,6 +14,12 @@ const END_CHARS: usize = TEXT_CHARS_MAX / 2;
 /// Bytes that hold as many characters, whatever they are and wherever they are cut.
 const END_BYTES: usize = 4 * (END_CHARS + 1);
 
+/// What takes output in as it comes.
+pub(super) trait Output: Default + Send {
+    /// Takes the next bytes.
+    fn push(&mut self, bytes: &[u8]);
+}
+
 /// Output as it comes in.
 #[derive(Debug, Default)]
 pub(super) struct Capture {
@@ -33,9 +39,8 @@ pub(super) struct Captured {
     pub(super) whole: Option<Blob>,
 }
 
-impl Capture {
-    /// Takes the next bytes.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+impl Output for Capture {
+    fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (kept, beyond) = bytes.split_at(bytes.len().min(WHOLE_BYTES_MAX - self.kept.len()));
         self.kept.extend_from_slice(kept);
@@ -43,7 +48,9 @@ impl Capture {
         let over = self.tail.len().saturating_sub(END_BYTES);
         self.tail.drain(..over);
     }
+}
 
+impl Capture {
     /// The output so far, in words.
     pub(super) fn finish(mut self) -> Captured {
         let utf8 = self.is_utf8();

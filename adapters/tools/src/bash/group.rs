@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::capture::Capture;
+use super::capture::Output;
 use super::environment::environment;
 use crate::limits::{BASH_DRAIN_MAX, BASH_QUIET, BASH_REAP_TRIES_MAX};
 
@@ -21,23 +21,23 @@ const WRAPPER: &str = include_str!("wrapper.sh");
 ///
 /// The watcher is in the group too and ends only with it, so the group's number is never
 /// another's while this lives. Dropping it kills the group.
-pub(super) struct Group {
+pub(super) struct Group<O: Output> {
     pid: Pid,
     child: Child,
     output: ChildStdout,
     /// The worker's end of the pipe that the watcher reads. It closes on exec, so nothing else
     /// holds it, and closes by itself however the worker ends.
     _watched: ChildStdin,
-    capture: Capture,
+    taken: O,
     status: Option<ExitStatus>,
     output_ended: bool,
     /// Whether nobody of the group can be left, so that its number may be another's.
     ended: bool,
 }
 
-impl Group {
-    /// Starts `command` in the workspace.
-    pub(super) fn start(command: &str, context: &CallContext) -> std::io::Result<Self> {
+impl<O: Output> Group<O> {
+    /// Starts `command` in the workspace; `taken` takes its output in.
+    pub(super) fn start(command: &str, context: &CallContext, taken: O) -> std::io::Result<Self> {
         let mut child = Command::new("/bin/sh")
             .args(["-c", WRAPPER, "sh", command])
             .current_dir(&context.workspace)
@@ -53,16 +53,7 @@ impl Group {
         let (Some(pid), Some(watched), Some(output)) = (pid, child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::Error::other("the shell was started without its pipes"));
         };
-        Ok(Self {
-            pid,
-            child,
-            output,
-            _watched: watched,
-            capture: Capture::default(),
-            status: None,
-            output_ended: false,
-            ended: false,
-        })
+        Ok(Self { pid, child, output, _watched: watched, taken, status: None, output_ended: false, ended: false })
     }
 
     /// Takes output until the command has ended and what it left behind is quiet. May be
@@ -75,7 +66,7 @@ impl Group {
             }
             tokio::select! {
                 read = self.output.read(&mut buffer), if !self.output_ended => {
-                    take(&mut self.capture, &mut self.output_ended, &buffer, read?);
+                    take(&mut self.taken, &mut self.output_ended, &buffer, read?);
                 }
                 status = self.child.wait() => self.status = Some(status?),
             }
@@ -91,7 +82,7 @@ impl Group {
         while !self.output_ended {
             let quiet = (Instant::now() + BASH_QUIET).min(end);
             match timeout_at(quiet, self.output.read(buffer)).await {
-                Ok(read) => take(&mut self.capture, &mut self.output_ended, buffer, read?),
+                Ok(read) => take(&mut self.taken, &mut self.output_ended, buffer, read?),
                 Err(_) => break,
             }
         }
@@ -105,7 +96,7 @@ impl Group {
     }
 
     /// Ends all of the group, and gives the output.
-    pub(super) async fn end(mut self) -> Capture {
+    pub(super) async fn end(mut self) -> O {
         self.signal(Signal::KILL);
         self.ended = true;
         let mut buffer = vec![0; 64 << 10];
@@ -117,7 +108,7 @@ impl Group {
             tracing::warn!(%error, "the last output of a command could not be read");
         }
         self.reap().await;
-        std::mem::take(&mut self.capture)
+        std::mem::take(&mut self.taken)
     }
 
     /// Takes the exit of what became a child of this process when the shell ended. That happens
@@ -144,7 +135,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl<O: Output> Drop for Group<O> {
     fn drop(&mut self) {
         if !self.ended {
             self.signal(Signal::KILL);
@@ -152,7 +143,7 @@ impl Drop for Group {
     }
 }
 
-fn take(capture: &mut Capture, ended: &mut bool, buffer: &[u8], read: usize) {
-    capture.push(&buffer[..read]);
+fn take(taken: &mut impl Output, ended: &mut bool, buffer: &[u8], read: usize) {
+    taken.push(&buffer[..read]);
     *ended = read == 0;
 }

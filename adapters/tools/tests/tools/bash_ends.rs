@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plica_ports::{Tool, ToolError};
+use plica_ports::{Tool, ToolError, ToolOutput};
 use plica_tools::Bash;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
@@ -60,7 +60,7 @@ async fn to_3_a_timeout_is_unknown_and_ends_everything() {
     let alive = Alive::new(&scene.context.workspace);
     let command = family("echo so far; echo ready >&7; trap '' TERM; sleep 1000");
     let result = scene.call(&Bash::default(), json!({"command": command, "timeout": 500})).await;
-    let Err(ToolError::Unknown(text)) = result else { panic!("{result:?}") };
+    let Err(ToolError::Unknown(ToolOutput { text, .. })) = result else { panic!("{result:?}") };
     assert!(text.contains("did not end within 500 ms") && text.contains("may have happened"), "{text}");
     assert!(text.ends_with("so far\n"), "{text}");
     assert_eq!(alive.line(), "ready");
@@ -68,11 +68,35 @@ async fn to_3_a_timeout_is_unknown_and_ends_everything() {
 }
 
 #[tokio::test]
+async fn to_5_what_a_command_said_before_it_was_cut_off_is_kept_whole() {
+    let mut scene = Scene::new();
+    let command = "seq 20000; sleep 1000";
+    let result = scene.call(&Bash::default(), json!({"command": command, "timeout": 1_500})).await;
+    let Err(ToolError::Unknown(output)) = result else { panic!("{result:?}") };
+    let lines = |output: ToolOutput| String::from_utf8(output.whole.unwrap().bytes).unwrap().lines().count();
+    assert_eq!(lines(output), 20_000);
+
+    let token = CancellationToken::new();
+    scene.stopped_by(&token);
+    // It is stopped by its own last word.
+    let alive = Alive::new(&scene.context.workspace);
+    let command = "exec 7>alive; seq 20000; echo ready >&7; sleep 1000";
+    let said = tokio::task::spawn_blocking(move || {
+        assert_eq!(alive.line(), "ready");
+        token.cancel();
+    });
+    let result = scene.call(&Bash::default(), json!({"command": command})).await;
+    let Err(ToolError::Stopped(output)) = result else { panic!("{result:?}") };
+    assert_eq!(lines(output), 20_000);
+    said.await.unwrap();
+}
+
+#[tokio::test]
 async fn to_5_a_timeout_lets_the_command_tidy_up() {
     let scene = Scene::new();
     let command = "trap 'echo tidied up; exit 0' TERM; sleep 1000 & wait";
     let result = scene.call(&Bash::default(), json!({"command": command, "timeout": 500})).await;
-    let Err(ToolError::Unknown(text)) = result else { panic!("{result:?}") };
+    let Err(ToolError::Unknown(ToolOutput { text, .. })) = result else { panic!("{result:?}") };
     assert!(text.ends_with("tidied up\n"), "{text}");
 }
 
@@ -89,7 +113,7 @@ async fn to_5_a_stop_ends_everything() {
         alive.gone();
     });
     let result = scene.call(&Bash::default(), json!({"command": command})).await;
-    let Err(ToolError::Stopped(text)) = result else { panic!("{result:?}") };
+    let Err(ToolError::Stopped(ToolOutput { text, .. })) = result else { panic!("{result:?}") };
     assert!(text.ends_with("so far\n"), "{text}");
     said.await.unwrap();
     // A stop that came before leaves nothing to do.

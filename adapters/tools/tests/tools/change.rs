@@ -2,9 +2,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use plica_kernel::body::{ContentRef, MEDIA_BYTES};
 use plica_kernel::canonical::content_hash;
-use plica_kernel::decide::ChangedFile;
+use plica_kernel::decide::{ChangedFile, Foreseen};
 use plica_kernel::event::FileWas;
-use plica_ports::{Recovered, ToolError, ToolOutput};
+use plica_ports::{Recovered, Tool, ToolError, ToolOutput};
 use plica_tools::{Edit, Read, Write};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,26 @@ async fn to_5_write_records_what_the_file_was_before() {
     assert_eq!(output.blobs.len(), 1);
     assert_eq!(output.blobs[0].bytes, b"old \xff\0");
     assert_eq!(scene.content("a.txt"), b"new");
+}
+
+#[tokio::test]
+async fn to_5_what_cannot_be_done_is_not_foreseen() {
+    let scene = Scene::new();
+    scene.put("a.txt", b"old");
+    symlink(scene.outside(), scene.path("out")).unwrap();
+    let (write, edit) = (Write::default(), Edit::default());
+    let calls: [(&dyn Tool, _); 5] = [
+        (&write, json!({"file_path": "../b.txt", "content": "new"})),
+        (&write, json!({"file_path": "out/b.txt", "content": "new"})),
+        (&write, json!({"file_path": 3})),
+        (&edit, json!({"file_path": "none.txt", "old_string": "old", "new_string": "new"})),
+        (&edit, json!({"file_path": "a.txt", "old_string": "other", "new_string": "new"})),
+    ];
+    for (tool, args) in calls {
+        let foreseen = tool.foresee(&args.to_string(), &scene.context.workspace).await;
+        assert_eq!(foreseen, Foreseen::default(), "{args}");
+    }
+    assert_eq!(scene.content("a.txt"), b"old");
 }
 
 #[tokio::test]

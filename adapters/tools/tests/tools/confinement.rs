@@ -1,7 +1,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plica_ports::ToolError;
+use plica_ports::{Tool, ToolError, ToolOutput};
 use plica_tools::{Edit, Glob, Grep, Read, Write};
 use serde_json::json;
 
@@ -107,7 +107,12 @@ async fn to_5_tools_run_as_opened_and_not_as_checked() {
             tokio::runtime::Handle::current().block_on(async {
                 let mut seen = Vec::new();
                 for _ in 0..200 {
-                    let _ = scene.call(&Write::default(), json!({"file_path": "d/a.txt", "content": "written"})).await;
+                    let args = json!({"file_path": "d/a.txt", "content": "written"}).to_string();
+                    let foreseen = Write::default().foresee(&args, &scene.context.workspace).await;
+                    let text =
+                        foreseen.blobs.iter().map(|blob| String::from_utf8_lossy(&blob.bytes)).collect::<String>();
+                    seen.push(Ok(ToolOutput::text(text)));
+                    let _ = Write::default().call(&args, &scene.context).await;
                     seen.push(scene.call(&Read::default(), json!({"file_path": "d/a.txt"})).await);
                     let args = json!({"pattern": ".", "output_mode": "content"});
                     seen.push(scene.call(&Grep::default(), args).await);

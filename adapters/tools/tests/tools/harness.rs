@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plica_kernel::id::{CallId, Epoch, RunId, Seq, TaskId, idempotency_key};
-use plica_ports::{CallContext, Recovered, Stop, StopSignal, Tool, ToolError, ToolOutput};
+use plica_ports::{CallContext, Recovered, Stop, StopSignal, TaskJobs, Tool, ToolError, ToolOutput};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -54,8 +54,16 @@ impl Scene {
         self.context.stop = StopSignal::new(Token(token.clone()));
     }
 
+    /// Calls the tool, which does to files what it foresaw and nothing else (TO-5).
     pub async fn call(&self, tool: &dyn Tool, args: Value) -> Result<ToolOutput, ToolError> {
-        tool.call(&args.to_string(), &self.context).await
+        let args = args.to_string();
+        let foreseen = tool.foresee(&args, &self.context.workspace).await;
+        let result = tool.call(&args, &self.context).await;
+        if let Ok(output) = &result {
+            assert_eq!(output.files, foreseen.files, "{args}");
+            assert_eq!(output.blobs, foreseen.blobs, "{args}");
+        }
+        result
     }
 
     pub async fn text(&self, tool: &dyn Tool, args: Value) -> String {
@@ -99,6 +107,7 @@ pub fn context(workspace: &Path) -> CallContext {
         run: RunId::new("run-1").unwrap(),
         workspace: workspace.to_path_buf(),
         env: vec![],
+        jobs: TaskJobs::none(),
         stop: StopSignal::never(),
     }
 }

@@ -9,5 +9,6 @@ mod change;
 mod confinement;
 mod declaration;
 mod harness;
+mod jobs;
 mod read;
 mod search;

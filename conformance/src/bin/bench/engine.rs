@@ -1,11 +1,12 @@
-//! The real engine on a file, with a scripted model and a tool that answers at once.
+//! The real engine on a store, with a scripted model and a tool that answers at once.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use plica_engine::{Client, Host, ModelSource, ModelSourceError, Stop, Submission, Worker, WorkerOptions};
+use plica_kernel::body::{Blob, MEDIA_DEFINITION};
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::{EventType, Usage};
 use plica_kernel::id::{InstanceId, TaskId, WorkerId};
@@ -15,36 +16,69 @@ use plica_ports::{
     CallContext, ContentStore, Definition, DeltaSink, Effect, Model, ModelChoice, ModelError, ModelRequest, Observer,
     OnCrash, PermissionMode, Reply, StopReason, Store, Tool, ToolDeclaration, ToolError, ToolOutput,
 };
-use plica_sqlite::SqliteStore;
 
-use crate::appends::OPTIONS;
-use crate::mix;
+use crate::{mix, place};
 
 /// The event that agents wait for.
 pub(crate) const EVENT: &str = "go";
 
-/// Makes a call in each of the first `rounds` replies of a turn and then answers.
-struct Talker {
-    rounds: u64,
-    /// Whether the calls wait for an event.
-    waits: bool,
+/// The agent that children of a family run.
+const CHILD: &str = "child";
+
+/// What the model says, before it answers and the turn ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Talk {
+    /// A call in each of so many replies.
+    Rounds(u64),
+    /// A call that waits for an event.
+    Event,
+    /// A call that waits a number of whole seconds, such that the timers of all tasks are due one
+    /// after the other within so many seconds from this time (microseconds since 1970) on.
+    Until { from: i64, seconds: u64 },
+    /// So many replies with so many children each; the children answer at once.
+    Family { replies: u64, children: u64 },
 }
+
+impl Talk {
+    /// The calls of a reply to a task after so many replies.
+    fn calls(self, task: &TaskId, said: u64) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Rounds(rounds) if said < rounds => {
+                vec![("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}"))]
+            }
+            Self::Event if said == 0 => vec![("Wait", format!("{{\"event\":\"{EVENT}\"}}"))],
+            Self::Until { from, seconds } if said == 0 => {
+                let left = u64::try_from(from - now_micros()).unwrap_or(0).div_ceil(1_000_000);
+                let number: u64 = task.as_str().bytes().map(u64::from).sum();
+                vec![("Wait", format!("{{\"seconds\":{}}}", left + number % seconds))]
+            }
+            Self::Family { replies, children } if said < replies => (0..children)
+                .map(|child| ("Task", format!("{{\"agent\":\"{CHILD}\",\"goal\":\"part {said}.{child}\"}}")))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The time, as the stores on this machine tell it.
+pub(crate) fn now_micros() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+struct Talker(Talk);
 
 #[async_trait]
 impl Model for Talker {
     async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
         let said = request.assistant_messages;
-        let text = Block::Text { text: mix::text(said + 1, 300) };
-        let (tool, args) = match self.waits {
-            true => ("Wait", format!("{{\"event\":\"{EVENT}\"}}")),
-            false => ("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}")),
-        };
-        let (blocks, stop) = if said < self.rounds {
-            let call = Block::ToolUse { args, id: Some(format!("call_{said:024}")), tool: tool.into() };
-            (vec![text, call], StopReason::Calls)
-        } else {
-            (vec![text], StopReason::End)
-        };
+        let mut blocks = vec![Block::Text { text: mix::text(said + 1, 300) }];
+        let calls = if request.model == CHILD { Vec::new() } else { self.0.calls(&request.task, said) };
+        let stop = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
+        blocks.extend(calls.into_iter().enumerate().map(|(nth, (tool, args))| Block::ToolUse {
+            args,
+            id: Some(format!("call_{said:020}{nth:04}")),
+            tool: tool.into(),
+        }));
         let usage = Usage { cache_read: 0, cache_write: 0, output: 180, reasoning: 0, uncached: 900 };
         Ok(Reply { blocks, usage, cost_nano_usd: None, stop, extra: None })
     }
@@ -73,13 +107,13 @@ impl Tool for Read {
     }
 }
 
-/// Notes when each request was on record.
+/// Notes when each request of a task that is no child's was on record.
 #[derive(Default)]
 pub(crate) struct Requests(Mutex<Vec<Instant>>);
 
 impl Observer for Requests {
     fn committed(&self, event: &Envelope, _: &[u8]) {
-        if event.kind() == EventType::LLMRequestStarted {
+        if event.kind() == EventType::LLMRequestStarted && !event.task.as_str().contains('.') {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         }
     }
@@ -102,9 +136,9 @@ impl Requests {
     }
 }
 
-/// A host on a SQLite file.
+/// A host on a store.
 pub(crate) struct Engine {
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) client: Client,
     pub(crate) requests: Arc<Requests>,
     host: Arc<Host>,
@@ -113,16 +147,16 @@ pub(crate) struct Engine {
 impl Engine {
     /// A host on the file at `path` whose tasks make `rounds` calls.
     pub(crate) fn new(path: &Path, rounds: u64) -> Self {
-        Self::with(path, Talker { rounds, waits: false })
+        Self::on(place::file(path), Talk::Rounds(rounds))
     }
 
     /// A host on the file at `path` whose tasks wait for an event once.
     pub(crate) fn waiting(path: &Path) -> Self {
-        Self::with(path, Talker { rounds: 1, waits: true })
+        Self::on(place::file(path), Talk::Event)
     }
 
-    fn with(path: &Path, talker: Talker) -> Self {
-        let store = Arc::new(SqliteStore::open(path, OPTIONS).expect("a path for a store"));
+    /// A host on a store.
+    pub(crate) fn on(store: Arc<dyn Store>, talk: Talk) -> Self {
         let requests = Arc::new(Requests::default());
         let declaration = ToolDeclaration {
             name: "Read".into(),
@@ -132,7 +166,7 @@ impl Engine {
             retry_safe: true,
             version: "1".into(),
         };
-        let host = Host::builder(store.clone(), Arc::new(Models(Arc::new(talker))))
+        let host = Host::builder(store.clone(), Arc::new(Models(Arc::new(Talker(talk)))))
             .tool(Arc::new(Read(declaration)))
             .observer(requests.clone())
             .build();
@@ -142,6 +176,19 @@ impl Engine {
     /// Submits a task.
     pub(crate) async fn submit(&self, interactive: bool) -> TaskId {
         let submission = Submission::new(definition(interactive), mix::text(3, 200));
+        self.client.submit(submission).await.expect("a task is created").id
+    }
+
+    /// Submits a task whose children answer at once.
+    pub(crate) async fn submit_family(&self) -> TaskId {
+        let mut child = definition(false);
+        child.name = CHILD.into();
+        child.model.name = CHILD.into();
+        let child = Blob::new(MEDIA_DEFINITION, child.to_bytes().expect("a definition is one"));
+        let mut parent = definition(false);
+        parent.subagents.insert(CHILD.into(), child.reference.clone());
+        let mut submission = Submission::new(parent, mix::text(3, 200));
+        submission.blobs.push(child);
         self.client.submit(submission).await.expect("a task is created").id
     }
 
@@ -196,7 +243,7 @@ pub(crate) fn definition(interactive: bool) -> Definition {
         permission_mode: PermissionMode::Bypass,
         queue: None,
         subagents: Default::default(),
-        tools: vec!["Read".into(), "Wait".into()],
+        tools: vec!["Read".into(), "Wait".into(), "Task".into()],
         workspace: "/".into(),
     }
 }

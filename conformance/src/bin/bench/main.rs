@@ -9,16 +9,21 @@
 #![expect(clippy::float_arithmetic, reason = "rates and ratios, shown and thrown away")]
 
 mod appends;
+mod drain;
 mod engine;
+mod family;
 mod fold;
 mod measure;
 mod mix;
+mod peers;
+mod place;
 mod postgres;
 mod processes;
 mod raw;
 mod report;
 mod rounds;
 mod snapshots;
+mod timers;
 mod waiting;
 mod waking;
 
@@ -41,7 +46,7 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 25] = [
+const CASES: [(&str, Case); 30] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
@@ -61,11 +66,16 @@ const CASES: [(&str, Case); 25] = [
     ("S1", snapshots::load_state),
     ("S2", snapshots::write),
     ("E1", rounds::whole_tasks),
+    ("E2", peers::steps),
+    ("E5", peers::runs),
     ("E6", rounds::wake),
     ("B1", appends::bytes),
     ("flat", rounds::flat),
     ("idle", waiting::idle),
     ("wakes", waking::all),
+    ("drain", drain::all),
+    ("timers", timers::all),
+    ("family", family::all),
     ("long", snapshots::long_task),
 ];
 

@@ -31,8 +31,13 @@ pub(crate) struct Sides {
 }
 
 /// Measures two things by turns: ours, then what it is measured against.
-pub(crate) fn by_turns(mut ours: impl FnMut() -> f64, mut against: impl FnMut() -> f64) -> Sides {
-    let turns: Vec<(f64, f64)> = (0..TURNS).map(|_| (ours(), against())).collect();
+pub(crate) fn by_turns(ours: impl FnMut() -> f64, against: impl FnMut() -> f64) -> Sides {
+    by_turns_of(TURNS, ours, against)
+}
+
+/// The same with so many turns.
+pub(crate) fn by_turns_of(turns: usize, mut ours: impl FnMut() -> f64, mut against: impl FnMut() -> f64) -> Sides {
+    let turns: Vec<(f64, f64)> = (0..turns).map(|_| (ours(), against())).collect();
     let (first, second): (Vec<f64>, Vec<f64>) = turns.iter().copied().unzip();
     let ratios: Vec<f64> = turns.iter().map(|(ours, against)| ours / against).collect();
     Sides { ours: median(&first), against: median(&second), ratio: median(&ratios) }

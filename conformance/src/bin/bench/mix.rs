@@ -115,6 +115,7 @@ impl Life {
             unusable: None,
             rewinds: Default::default(),
             pins: Vec::new(),
+            foreseen: Default::default(),
             spawns: Default::default(),
         };
         let composer = Composer { version: "plain.v1".into(), model: "provider:model-of-the-year".into() };
@@ -144,7 +145,12 @@ impl Life {
         Answer {
             aside: Default::default(),
             blocks,
-            calls: vec![CallPlan::Start { args, rule: Some("Read(*)".into()), tool: "Read".into() }],
+            calls: vec![CallPlan::Start {
+                args,
+                foreseen: Default::default(),
+                rule: Some("Read(*)".into()),
+                tool: "Read".into(),
+            }],
             cost_nano_usd: Some(1_250_000),
             elapsed_ms: 1_830,
             extra: None,
@@ -163,6 +169,7 @@ impl Life {
             blobs: Vec::new(),
             elapsed_ms: 12,
             files: Vec::new(),
+            job: None,
             output: text(seed, size),
             status: CallStatus::Ok,
             whole: None,

@@ -1,20 +1,20 @@
 //! The PostgreSQL store on a server of its own, which flushes what it commits: L5, L6, L7, L8.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plica_conformance::{Log, note, opening_facts};
 use plica_kernel::wake::{Wake, WakeKey};
-use plica_pgserver::{Fresh, Profile, Server};
+use plica_pgserver::Fresh;
 use plica_ports::Store;
 use plica_ports::store::{ClaimRequest, Claimed};
 use plica_postgres::{OpenOptions, PostgresStore};
 use tokio::task::JoinSet;
-use tokio_postgres::types::Type;
 
 use crate::appends::worker;
 use crate::measure::{SLICE, by_turns, median};
+use crate::place::server;
+use crate::raw::{RAW_NAME, RawStatement};
 use crate::report::{Bar, Limit, Report, rate, short, time};
 use crate::{Bench, mix};
 
@@ -32,33 +32,13 @@ const COMPARED: usize = 1_000;
 /// Appends whose flushes are counted.
 const COUNTED: u32 = 200;
 
-/// The least that a store does for an append: the task moves on if it is where it should be, and
-/// the event is there.
-const RAW: &str = "WITH moved AS (UPDATE raw.tasks SET seq = seq + 1 WHERE id = $1 AND epoch = 1 AND seq = $2 \
-    RETURNING id) INSERT INTO raw.events SELECT id, $2, $3 FROM moved";
-const RAW_TABLES: &str = "CREATE SCHEMA raw; \
-    CREATE TABLE raw.tasks (id bigint PRIMARY KEY, epoch bigint NOT NULL, seq bigint NOT NULL) WITH (fillfactor = 75); \
-    CREATE TABLE raw.events (task bigint, seq bigint, body bytea, PRIMARY KEY (task, seq)); \
-    INSERT INTO raw.tasks SELECT n, 1, 0 FROM generate_series(1, 1000) AS n";
-
-/// A server that flushes; `None`, and a line on standard error, where there is none.
-fn server(id: &str) -> Option<Server> {
-    match Server::start(Profile::Durable) {
-        Ok(server) => Some(server),
-        Err(why) => {
-            let _ = writeln!(std::io::stderr(), "not run: {id}: {why}");
-            None
-        }
-    }
-}
-
 fn open(fresh: &Fresh, more: &str) -> Arc<PostgresStore> {
     let url = format!("{}&notify=off{more}", fresh.url());
     Arc::new(PostgresStore::open(&url, OpenOptions::default()).expect("a URL is a URL"))
 }
 
 /// A handle that does not wait for flushes, to make what is measured with another.
-fn maker(fresh: &Fresh) -> Arc<PostgresStore> {
+pub(crate) fn maker(fresh: &Fresh) -> Arc<PostgresStore> {
     open(fresh, "&pool=16&options=-csynchronous_commit%3Doff")
 }
 
@@ -114,38 +94,58 @@ async fn appends(store: &Arc<PostgresStore>, held: &mut Vec<Held>) -> f64 {
     sum / began.elapsed().as_secs_f64()
 }
 
+/// Processor time that the server spends on what is measured: unlike times by the clock it does not
+/// depend on what else the machine does.
+#[derive(Default)]
+struct Spent {
+    seconds: f64,
+    times: f64,
+}
+
+impl Spent {
+    /// Runs what says how often a second it did something; what the server's processes for the
+    /// connections of this name spend on it counts.
+    async fn on(&mut self, fresh: &Fresh, name: &str, work: impl Future<Output = f64>) -> f64 {
+        let client = fresh.connect().await;
+        let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = $1";
+        let rows = client.query(sql, &[&name]).await.expect("the server tells");
+        let spent = || -> f64 {
+            let file = |row: &tokio_postgres::Row| format!("/proc/{}/schedstat", row.get::<_, i32>(0));
+            let text = |row| std::fs::read_to_string(file(row)).unwrap_or_default();
+            rows.iter().filter_map(|row| text(row).split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e9
+        };
+        let (before, began) = (spent(), Instant::now());
+        let rate = work.await;
+        self.seconds += spent() - before;
+        self.times += rate * began.elapsed().as_secs_f64();
+        rate
+    }
+
+    /// For each time.
+    fn each(&self) -> f64 {
+        self.seconds / self.times
+    }
+}
+
 /// L5: an append against the statement that does the least, on one connection; and many
 /// connections against one.
 pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
     let Some(server) = server("L5") else { return };
     let fresh = server.fresh();
-    let (store, client, mut one, mut many) = bench.runtime.block_on(async {
+    let mut raw = bench.runtime.block_on(RawStatement::new(&fresh, 628));
+    let (store, mut one, mut many) = bench.runtime.block_on(async {
         let store = open(&fresh, "&pool=16");
-        let client = fresh.connect().await;
-        client.batch_execute(RAW_TABLES).await.expect("the tables are made");
         let one = vec![Held::new(&store, 0).await];
         let mut many = Vec::new();
         for number in 1..=MANY {
             many.push(Held::new(&store, number).await);
         }
-        (store, client, one, many)
+        (store, one, many)
     });
-    let (mut seq, body) = (0_i64, vec![b'x'; 628]);
-    let raw = bench.runtime.block_on(client.prepare_typed(RAW, &[Type::INT8, Type::INT8, Type::BYTEA]));
-    let raw = raw.expect("the statement is one");
+    let mut spent = (Spent::default(), Spent::default());
     let sides = by_turns(
-        || bench.runtime.block_on(appends(&store, &mut one)),
-        || {
-            let began = Instant::now();
-            let mut count = 0.0;
-            while began.elapsed() < SLICE {
-                let done = bench.runtime.block_on(client.execute(&raw, &[&1_i64, &seq, &body]));
-                assert_eq!(done.expect("the statement runs"), 1, "the raw task is where it should be");
-                seq += 1;
-                count += 1.0;
-            }
-            count / began.elapsed().as_secs_f64()
-        },
+        || bench.runtime.block_on(spent.0.on(&fresh, "plica", appends(&store, &mut one))),
+        || bench.runtime.block_on(spent.1.on(&fresh, RAW_NAME, raw.per_second())),
     );
     report.add(Bar {
         id: "L5",
@@ -154,6 +154,15 @@ pub(crate) fn one_event(bench: &Bench, report: &mut Report) {
         against: rate(sides.against, "commit"),
         ratio: sides.ratio,
         limit: Limit::AtLeast(0.85),
+    });
+    let (ours, against) = (spent.0.each(), spent.1.each());
+    report.add(Bar {
+        id: "L5",
+        what: "processor time of the server for it, for the raw statement",
+        ours: time(ours),
+        against: time(against),
+        ratio: ours / against,
+        limit: Limit::None,
     });
     let sides = by_turns(
         || bench.runtime.block_on(appends(&store, &mut many)),
@@ -203,7 +212,7 @@ pub(crate) fn flushes(bench: &Bench, report: &mut Report) {
 }
 
 /// Makes tasks; puts them to sleep if `asleep`.
-async fn make(store: &Arc<PostgresStore>, count: usize, asleep: bool) {
+pub(crate) async fn make(store: &Arc<PostgresStore>, count: usize, asleep: bool) {
     let ledger = store.ledger().await.expect("a store has a name");
     let mut running = JoinSet::new();
     for number in 0..count {

@@ -50,7 +50,10 @@ pub(crate) fn child(role: &str, arguments: &[String]) -> ExitCode {
                 crate::rounds::deliver(&engine, &task, number).await;
                 println!("sent");
             }
-            "--child-idle" => crate::waiting::idle_child(path, number).await,
+            "--child-idle" => crate::waiting::idle_child(&arguments[0], number).await,
+            "--child-drain" => {
+                crate::drain::child(&arguments[0], number, arguments[2].parse().expect("a time")).await;
+            }
             other => panic!("no role {other}"),
         }
     });

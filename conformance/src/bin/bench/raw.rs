@@ -1,4 +1,4 @@
-//! What the machine can do at best: the disk alone, SQLite alone.
+//! What the machine can do at best: the disk alone, SQLite alone, PostgreSQL alone.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,7 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
+use plica_pgserver::Fresh;
 use rusqlite::Connection;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Statement};
 
 use crate::Bench;
 use crate::measure::{SLICE, TURNS, median, quantile};
@@ -91,5 +94,49 @@ impl RawLoop {
             times.push(one.elapsed().as_secs_f64());
         }
         times
+    }
+}
+
+/// The least that a store does for an append: the task moves on if it is where it should be, and
+/// the event is there.
+const RAW: &str = "WITH moved AS (UPDATE raw.tasks SET seq = seq + 1 WHERE id = $1 AND epoch = 1 AND seq = $2 \
+    RETURNING id) INSERT INTO raw.events SELECT id, $2, $3 FROM moved";
+const RAW_TABLES: &str = "DROP SCHEMA IF EXISTS raw CASCADE; CREATE SCHEMA raw; \
+    CREATE TABLE raw.tasks (id bigint PRIMARY KEY, epoch bigint NOT NULL, seq bigint NOT NULL) WITH (fillfactor = 75); \
+    CREATE TABLE raw.events (task bigint, seq bigint, body bytea, PRIMARY KEY (task, seq)); \
+    INSERT INTO raw.tasks SELECT n, 1, 0 FROM generate_series(1, 1000) AS n";
+
+/// What its connection calls itself.
+pub(crate) const RAW_NAME: &str = "raw";
+
+/// The bare minimum of an append to PostgreSQL: one statement, prepared, on one connection.
+pub(crate) struct RawStatement {
+    client: Client,
+    statement: Statement,
+    seq: i64,
+    body: Vec<u8>,
+}
+
+impl RawStatement {
+    /// Tables of its own on the server of `fresh`; each event has `size` bytes.
+    pub(crate) async fn new(fresh: &Fresh, size: usize) -> Self {
+        let client = fresh.connect().await;
+        client.batch_execute(RAW_TABLES).await.expect("the tables are made");
+        let named = client.batch_execute(&format!("SET application_name = {RAW_NAME}")).await;
+        named.expect("a connection has a name");
+        let types = [Type::INT8, Type::INT8, Type::BYTEA];
+        let statement = client.prepare_typed(RAW, &types).await.expect("the statement is one");
+        Self { client, statement, seq: 0, body: vec![b'x'; size] }
+    }
+
+    /// How often a second it runs, tried for a while.
+    pub(crate) async fn per_second(&mut self) -> f64 {
+        let (began, first) = (Instant::now(), self.seq);
+        while began.elapsed() < SLICE {
+            let done = self.client.execute(&self.statement, &[&1_i64, &self.seq, &self.body]).await;
+            assert_eq!(done.expect("the statement runs"), 1, "the raw task is where it should be");
+            self.seq += 1;
+        }
+        (self.seq - first) as f64 / began.elapsed().as_secs_f64()
     }
 }

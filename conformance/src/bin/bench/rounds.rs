@@ -9,7 +9,6 @@ use plica_engine::Stop;
 use plica_kernel::id::TaskId;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
-use plica_ports::Store;
 
 use crate::Bench;
 use crate::engine::Engine;

@@ -11,6 +11,7 @@ use plica_kernel::wake::Item;
 use tokio::task::JoinSet;
 
 use crate::Bench;
+use crate::drain::submit;
 use crate::engine::{EVENT, Engine};
 use crate::report::{Bar, Limit, Report, rate};
 
@@ -21,20 +22,6 @@ const AGAIN: usize = 3;
 
 async fn work(engine: &Engine) {
     engine.worker_of(true, AT_ONCE).run(Stop::new()).await.expect("the worker ends well");
-}
-
-async fn submit(engine: &Arc<Engine>, count: usize) -> Vec<TaskId> {
-    let mut submitting = JoinSet::new();
-    let mut tasks = Vec::with_capacity(count);
-    for _ in 0..count {
-        let engine = engine.clone();
-        submitting.spawn(async move { engine.submit(false).await });
-        if submitting.len() == AT_ONCE {
-            tasks.extend(submitting.join_next().await.map(|joined| joined.expect("a task is submitted")));
-        }
-    }
-    tasks.extend(submitting.join_all().await);
-    tasks
 }
 
 /// Delivers the event to every task and again; says how many deliveries were new.

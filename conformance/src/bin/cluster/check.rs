@@ -66,6 +66,7 @@ pub fn violations(plan: &[Planned], done: &Done, remains: &Remains) -> Vec<Strin
         epochs_never_go_back(row, log, &mut broken);
         starts_and_finishes_pair(row, log, &mut broken);
         no_item_is_taken_twice(row, log, &mut broken);
+        jobs_end_and_are_told_once(row, log, &mut broken);
     }
     effects_happen_once(&logs, &remains.effects, &mut broken);
     messages_are_taken_once(&logs, done, &mut broken);
@@ -191,6 +192,29 @@ fn no_item_is_taken_twice(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>
     }
 }
 
+/// Every background job ends as ended or lost, and the model is told of it once before it is asked
+/// again.
+fn jobs_end_and_are_told_once(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>) {
+    for job in log.iter().filter(|read| read.kind == "BackgroundJobStarted") {
+        let seq = job.event.seq;
+        let end = log.iter().find(|read| read.number("/action") == Some(seq.unsigned_abs()));
+        // That it has one end is said where starts and finishes pair.
+        let Some(end) = end else { continue };
+        if !["exited", "killed", "lost"].contains(&end.text("/payload/how")) {
+            broken.push(format!("task {}: job {seq} ended in no known way", row.id));
+        }
+        let tells = |read: &&Read<'_>| {
+            let jobs = read.body.pointer("/payload/jobs").and_then(Value::as_array);
+            jobs.is_some_and(|jobs| jobs.iter().any(|told| told.as_i64() == Some(seq)))
+        };
+        let told = log.iter().filter(tells).count();
+        let asked = log.iter().any(|read| read.kind == "ContextPlanComposed" && read.event.seq > end.event.seq);
+        if told > 1 || (told == 0 && asked) {
+            broken.push(format!("task {}: the model was told of job {seq} {told} times", row.id));
+        }
+    }
+}
+
 /// No effect's key is left twice, none without its start on record, and that of a finished call
 /// exactly once.
 fn effects_happen_once(logs: &BTreeMap<&str, Vec<Read<'_>>>, effects: &[String], broken: &mut Vec<String>) {
@@ -209,7 +233,14 @@ fn effects_happen_once(logs: &BTreeMap<&str, Vec<Read<'_>>>, effects: &[String],
                 broken.push(format!("effect {key} was started twice"));
             }
         }
-        for read in log.iter().filter(|read| read.kind == "ToolCallFinished") {
+        // What goes on in the background leaves no key.
+        let jobs: Vec<&str> = log
+            .iter()
+            .filter(|read| read.kind == "BackgroundJobStarted")
+            .map(|read| read.text("/payload/call"))
+            .collect();
+        let in_front = |read: &&Read<'_>| !jobs.contains(&read.text("/payload/call"));
+        for read in log.iter().filter(|read| read.kind == "ToolCallFinished").filter(in_front) {
             let key = format!("{task}:{}", read.text("/payload/call"));
             let is_ok = read.text("/payload/status") == "ok";
             if is_ok && started.contains(&key) && !left.contains_key(key.as_str()) {
@@ -238,6 +269,19 @@ fn messages_are_taken_once(logs: &BTreeMap<&str, Vec<Read<'_>>>, done: &Done, br
             broken.push(format!("{:?}, acknowledged {known:?}, was taken {count} times", sent.text));
         }
     }
+}
+
+/// How many background jobs exited, were killed, and were lost.
+pub fn jobs(remains: &Remains) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for event in &remains.events {
+        let Ok(body) = serde_json::from_slice::<Value>(&event.body) else { continue };
+        let how = body.pointer("/payload/how").and_then(Value::as_str);
+        if let Some(nth) = ["exited", "killed", "lost"].iter().position(|name| how == Some(name)) {
+            counts[nth] += 1;
+        }
+    }
+    counts
 }
 
 /// How often what was cut off shows in the logs: commands and requests without a known end, and

@@ -184,6 +184,7 @@ fn report(asked: Asked, took: Duration, counts: Counts, done: &Done, remains: &R
         ("events", remains.events.len().to_string()),
         ("commands, requests that were cut off", format!("{commands}, {requests}")),
         ("claims after a task's first", claims.to_string()),
+        ("background jobs exited, killed, lost", check::jobs(remains).map(|count| count.to_string()).join(", ")),
         ("effects", remains.effects.len().to_string()),
         ("messages", done.sent.len().to_string()),
     ];

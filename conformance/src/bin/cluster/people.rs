@@ -106,7 +106,7 @@ fn attend(plica: &Plica, kind: Kind, row: &Task) -> io::Result<()> {
         Kind::Approval => plica.call(&["approve", &row.id, "--detach"])?,
         Kind::Question => plica.call(&["answer", &row.id, "the red one", "--detach"])?,
         Kind::Event => plica.call(&["signal", &row.id, "--kind", "go", "--key", "go", "--detach"])?,
-        Kind::Rounds | Kind::Pair | Kind::Timer | Kind::Parent => return Ok(()),
+        Kind::Rounds | Kind::Pair | Kind::Timer | Kind::Parent | Kind::Job => return Ok(()),
     };
     Ok(())
 }

@@ -27,11 +27,14 @@ pub enum Kind {
     Question,
     /// Waits for children, which have effects of their own.
     Parent,
+    /// Leaves jobs running: one ends by itself while the task waits for the time, one with the task,
+    /// and either is lost with its worker.
+    Job,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Rounds, Self::Pair, Self::Timer, Self::Event, Self::Approval, Self::Question, Self::Parent];
+    const ALL: [Self; 8] =
+        [Self::Rounds, Self::Pair, Self::Timer, Self::Event, Self::Approval, Self::Question, Self::Parent, Self::Job];
 
     /// The name of its agent.
     fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Kind {
             Self::Approval => "approval",
             Self::Question => "question",
             Self::Parent => "parent",
+            Self::Job => "job",
         }
     }
 
@@ -69,6 +73,13 @@ impl Kind {
             Self::Parent => {
                 let part = |number| call("Task", json!({"agent": "helper", "goal": format!("part {number}")}));
                 vec![calls(vec![part(1), part(2), part(3)]), effect()]
+            }
+            Self::Job => {
+                let job = |seconds: &str| {
+                    calls(vec![call("Bash", json!({"command": format!("sleep {seconds}"), "run_in_background": true}))])
+                };
+                let wait = calls(vec![call("Wait", json!({"seconds": 1}))]);
+                vec![job("0.5"), wait, job("600"), effect()]
             }
         }
     }

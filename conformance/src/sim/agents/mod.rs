@@ -61,6 +61,8 @@ pub enum Sent {
     Item(Item),
     /// An order to go back: the number chooses one of the places that there are then, or none.
     Back(u64),
+    /// An order to move to another definition: the number chooses which.
+    Another(u64),
 }
 
 /// Something that is sent to a task.

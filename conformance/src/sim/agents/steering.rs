@@ -95,6 +95,7 @@ pub(super) fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
     let reason = Some(format!("reason {nth}"));
     let item = match prng.below(100) {
         _ if prng.chance(120) => return at_some_time(prng, Sent::Back(prng.below(60)), 60_000),
+        _ if prng.chance(100) => return at_some_time(prng, Sent::Another(prng.below(1_000)), 40_000),
         0..=9 => Item::Cancel { reason },
         10..=21 => Item::Interrupt { reason },
         22..=25 => Item::Close { reason },

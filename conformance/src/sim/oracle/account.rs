@@ -9,7 +9,8 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 9] = [
+const TRACES: [&str; 10] = [
+    "AgentRevised",
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",
@@ -84,6 +85,10 @@ impl<'a> Account<'a> {
                 "SubtaskCompleted" => event.payload["child"] == child.as_str() && by,
                 _ => kind == "LateResultRecorded" && names(call) && by,
             },
+            Item::Job { job, .. } => match kind {
+                "BackgroundJobEnded" => event.action == Some(job.0) && by,
+                _ => kind == "LateResultRecorded" && event.payload["answers"] == job.0,
+            },
             Item::Evidence { call, action, .. } => match kind {
                 "ToolCallFinished" => {
                     let taken_from_it = ["recovered", "error"].iter().any(|status| event.payload["status"] == *status);
@@ -103,7 +108,10 @@ impl<'a> Account<'a> {
                 _ => kind == "LateResultRecorded" && by && event.payload["call"].is_null(),
             },
             Item::Resolve { call, .. } => matches!(kind, "CallResolved" | "LateResultRecorded") && names(call) && by,
-            Item::Revise { .. } => kind == "AgentRevised" && by,
+            Item::Revise { definition } => {
+                let named = event.payload["definition"]["sha256"] == definition.sha256.to_string();
+                kind == "AgentRevised" && by && named
+            }
         }
     }
 

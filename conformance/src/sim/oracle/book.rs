@@ -6,6 +6,7 @@ use super::event::Event;
 use super::hold::Holds;
 use super::inbox::Inbox;
 use super::log::{Log, Surroundings};
+use super::watch::Watch;
 
 /// Everything that is known of one task.
 #[derive(Debug, Default)]
@@ -13,6 +14,7 @@ pub struct Book {
     pub log: Log,
     pub holds: Holds,
     pub inbox: Inbox,
+    pub watch: Watch,
     pub blocked: bool,
     /// The longest conversation that the model was shown.
     pub shown: Vec<String>,
@@ -32,6 +34,7 @@ impl Book {
     /// Takes the next event of the task's log.
     pub fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         self.log.push(event, &mut self.inbox, around)?;
+        self.watch.push(event)?;
         if event.kind == "TaskRewound" {
             let to = event.number("to_seq");
             let landing =

@@ -1,6 +1,8 @@
 //! Who may write to a task: epochs never go back and have one holder.
 
-use plica_kernel::limits::IDLE_CLAIMS_MAX;
+use std::collections::BTreeMap;
+
+use plica_kernel::limits::{IDLE_CLAIMS_MAX, PLUGIN_CLAIMS_MAX};
 use plica_kernel::time::Timestamp;
 
 /// A hold that was handed out and not handed back.
@@ -11,6 +13,10 @@ pub struct Hold {
     pub epoch: u64,
     pub run: String,
     pub until: Timestamp,
+    /// Whether it lacks a plugin that the task needs to go on.
+    pub lacks: bool,
+    /// Whether it may find that the task is to move to a definition without that plugin.
+    pub excused: bool,
 }
 
 /// The holds of one task.
@@ -21,6 +27,8 @@ pub struct Holds {
     pub now: Option<Hold>,
     not_before: Option<Timestamp>,
     idle: u32,
+    /// Claims of each process that lacks a plugin, in a row at one head.
+    in_vain: BTreeMap<String, (u64, u32)>,
 }
 
 impl Holds {
@@ -51,6 +59,31 @@ impl Holds {
         self.epoch = hold.epoch;
         self.now = Some(hold);
         Ok(())
+    }
+
+    /// A process that lacks a plugin was given the task at this head.
+    pub fn taken_in_vain(&mut self, instance: &str, head: u64) {
+        let claims = self.in_vain.entry(instance.to_owned()).or_default();
+        *claims = if claims.0 == head { (head, claims.1 + 1) } else { (head, 1) };
+    }
+
+    /// Whether the holder lacks a plugin, and so may write nothing.
+    pub fn lacks(&self) -> bool {
+        self.now.as_ref().is_some_and(|hold| hold.lacks && !hold.excused)
+    }
+
+    /// Whether the holder took the task so often in vain that it may fail it (RC-8).
+    pub fn lacks_for_good(&self) -> bool {
+        let claims = self.now.as_ref().and_then(|hold| self.in_vain.get(&hold.instance));
+        let lacks = self.now.as_ref().is_some_and(|hold| hold.lacks);
+        lacks && claims.is_some_and(|(_, count)| *count >= PLUGIN_CLAIMS_MAX)
+    }
+
+    /// What the holder wrote needs no plugin, or ends the need for one.
+    pub fn lacks_no_more(&mut self) {
+        if let Some(hold) = &mut self.now {
+            hold.lacks = false;
+        }
     }
 
     /// The hold under which `epoch` and `run` may do something; its lease may be over.
@@ -85,6 +118,9 @@ impl Holds {
         works: bool,
     ) -> Result<(), String> {
         self.holder(epoch, run)?;
+        if self.lacks() && not_before.is_none() && !self.lacks_for_good() {
+            return Err("handed back for at once by one that lacks a plugin".into());
+        }
         self.now = None;
         self.not_before = not_before.filter(|_| works);
         if not_before.is_some() {

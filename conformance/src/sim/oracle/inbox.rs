@@ -197,6 +197,7 @@ pub fn steers(item: &Item) -> bool {
             | Item::Rewind { .. }
             | Item::Close { .. }
             | Item::Reopen { .. }
+            | Item::Revise { .. }
     )
 }
 
@@ -206,7 +207,7 @@ pub fn key_of(item: &Item) -> Option<String> {
         Item::Message { .. } => Some("message".into()),
         Item::Answer { call, .. } | Item::Verdict { call, .. } => Some(format!("answer:{}", call.decision)),
         Item::Event { event, .. } => Some(format!("event:{event}")),
-        Item::Child { background: true, .. } => Some("background".into()),
+        Item::Child { background: true, .. } | Item::Job { .. } => Some("background".into()),
         Item::Child { call, .. } => Some(format!("group:{}", call.decision)),
         _ => None,
     }

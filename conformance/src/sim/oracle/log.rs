@@ -10,6 +10,7 @@ use super::rounds::Rounds;
 use super::waits::Need;
 use super::wake::Wake;
 use crate::sim::agents::Plan;
+use crate::sim::equipment::Equipment;
 use crate::sim::outside::Outside;
 
 /// Where a task stands.
@@ -70,6 +71,10 @@ pub struct Surroundings<'a> {
     pub plan: &'a Plan,
     pub contents: &'a Contents,
     pub outside: &'a Outside,
+    /// What the process has that holds the task.
+    pub has: Option<&'a Equipment>,
+    /// Whether that process lacks a plugin, and has for the third time in vain.
+    pub lacks: bool,
 }
 
 impl Log {
@@ -94,16 +99,17 @@ impl Log {
                 Ok(())
             }
             "TaskSnapshot" if event.number("through") + 1 != event.seq => Err("a snapshot is of another state".into()),
-            "TaskFailed" => self.rounds.failed(event.text("reason")?, around.plan),
+            "AgentRevised" if self.works() => Err(format!("the definition changes while {:?} are open", self.open)),
+            "TaskFailed" => self.rounds.failed(event.text("reason")?, around),
             "TaskSuspended" => match event.payload["failure"]["reason"].as_str() {
-                Some(reason) => self.rounds.failed(reason, around.plan),
+                Some(reason) => self.rounds.failed(reason, around),
                 None => Ok(()),
             },
             _ => self.rounds.push(event, around),
         }?;
         match event.kind.as_str() {
             "TaskSuspended" => self.suspended(event),
-            "TaskRewound" | "StepAttemptAbandoned" => self.sealed(event, around),
+            "TaskRewound" | "StepAttemptAbandoned" => self.sealed(event),
             "TurnInterrupted" => {
                 self.rounds.turn_ended();
                 self.rounds.waits.needs.push(Need::Word(event.seq));
@@ -131,13 +137,13 @@ impl Log {
     }
 
     /// What is left behind by a rewind, or by an attempt that a crash broke, is over.
-    fn sealed(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+    fn sealed(&mut self, event: &Event) -> Result<(), String> {
         if event.kind == "TaskRewound" {
             self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
             (self.reopened, self.waits_for_message) = (true, true);
             self.rounds.went_back();
         } else {
-            self.rounds.broken_off(event.text("verdict")?, around.plan)?;
+            self.rounds.broken_off(event.text("verdict")?)?;
             if event.payload["verdict"] == "park" {
                 self.rounds.waits.needs.push(Need::Word(event.seq));
             }
@@ -150,6 +156,11 @@ impl Log {
             Some((seq, kind)) => Err(format!("{} {} leaves {kind} {seq} open", event.kind, event.seq)),
             None => Ok(()),
         }
+    }
+
+    /// Whether something is under way that a definition is used for.
+    fn works(&self) -> bool {
+        self.open.values().any(|kind| kind != "SubtaskSpawned")
     }
 
     /// Whether a turn is under way after this event (SN-5).

@@ -5,8 +5,11 @@
 
 mod account;
 mod book;
+mod claims;
+mod doings;
 mod event;
 mod family;
+mod force;
 mod hold;
 mod inbox;
 mod log;
@@ -14,20 +17,18 @@ mod reckoning;
 mod rounds;
 mod waits;
 mod wake;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use plica_kernel::id::{Seq, TaskId};
-use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
-use plica_ports::store::{Batch, Claim, Claimed, Delivered, Renewed, Row, StoredEvent, Worker};
-use plica_ports::{CallContext, ModelRequest};
+use plica_ports::store::{Batch, Claim, Delivered, Row, StoredEvent};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -35,13 +36,13 @@ use account::Account;
 use book::Book;
 pub use event::{Contents, references};
 use event::{Event, sha256};
-use hold::Hold;
 pub use inbox::Sent;
 use log::{Status, Surroundings};
-use reckoning::{finish_task, results_follow};
+use reckoning::finish_task;
 pub use waits::Need;
 
 use super::agents::Plans;
+use super::equipment::Equipment;
 use super::outside::Outside;
 use super::time::WorldClock;
 use super::tools::Kind;
@@ -67,8 +68,10 @@ impl fmt::Display for Violation {
 struct Books {
     ledger: String,
     tasks: BTreeMap<TaskId, Book>,
-    /// Content that was found to be there.
-    found: BTreeSet<String>,
+    /// Content that was found to be there, and its size.
+    found: BTreeMap<String, u64>,
+    /// What each process has.
+    equipment: BTreeMap<String, Arc<Equipment>>,
     violation: Option<Violation>,
     trace: Vec<String>,
 }
@@ -81,6 +84,8 @@ pub struct Oracle {
     outside: Arc<Outside>,
     clock: Arc<WorldClock>,
     traced: bool,
+    /// Whether an observer keeps its place in every log.
+    observed: bool,
     broken: Notify,
     needs: UnboundedSender<(TaskId, Need)>,
     open_needs: Arc<AtomicUsize>,
@@ -98,7 +103,29 @@ impl Oracle {
         needs: UnboundedSender<(TaskId, Need)>,
     ) -> Self {
         let books = Mutex::new(Books { ledger, ..Books::default() });
-        Self { books, plans, outside, clock, traced, broken: Notify::new(), needs, open_needs: Arc::default() }
+        Self {
+            books,
+            plans,
+            outside,
+            clock,
+            traced,
+            observed: false,
+            broken: Notify::new(),
+            needs,
+            open_needs: Arc::default(),
+        }
+    }
+
+    /// The same, of a world in which an observer keeps its place in every log.
+    #[must_use]
+    pub fn observed(self) -> Self {
+        Self { observed: true, ..self }
+    }
+
+    /// A process starts that has these tools.
+    pub fn equipped(&self, instance: &str, equipment: Arc<Equipment>) {
+        self.note(|| format!("{instance} starts with {equipment:?}"));
+        self.books().equipment.insert(instance.to_owned(), equipment);
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -146,83 +173,17 @@ impl Oracle {
         }
     }
 
-    /// A claim was handed out.
-    pub fn claimed(&self, worker: &Worker, claimed: &Claimed, adopted: bool) {
-        let claim = &claimed.claim;
-        let until = claimed.lease_until;
-        self.note(|| format!("{} claims {} epoch {} until {until}", worker.instance, claim.task, claim.epoch));
-        self.check(&claim.task, |book| {
-            let hold =
-                Hold { instance: worker.instance.to_string(), epoch: claim.epoch.0, run: claim.run.to_string(), until };
-            if book.blocked {
-                return Err("a blocked task was handed out".into());
-            }
-            // An order to stop waits for no not-before, which only holds a working task back.
-            let works = matches!(book.log.status, Status::Ready | Status::Running);
-            if !works || book.inbox.is_told_to_stop() {
-                book.holds.forget_not_before();
-            }
-            book.holds.taken(hold, claimed.verdict.now, adopted)?;
-            if (claimed.seq.0, claimed.hash.to_string()) != (book.log.seq, book.log.hash.clone()) {
-                return Err(format!("handed out with head {}, the log ends at {}", claimed.seq, book.log.seq));
-            }
-            let items: Vec<u64> = claimed.items.iter().map(|item| item.position.0).collect();
-            let untaken = book.inbox.untaken();
-            if items == untaken {
-                Ok(())
-            } else {
-                Err(format!("handed out with items {items:?}, there are {untaken:?}"))
-            }
-        });
-    }
-
-    /// Leases were renewed, or not.
-    pub fn renewed(&self, claims: &[Claim], lease: Duration, renewed: &Renewed) {
-        let micros = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
-        let until = Timestamp::from_micros(renewed.now.micros().saturating_add(micros));
-        for (claim, verdict) in claims.iter().zip(&renewed.verdicts) {
-            self.note(|| format!("renewal of {} epoch {}: {verdict:?}", claim.task, claim.epoch));
-            if verdict.is_ok() {
-                self.check(&claim.task, |book| book.holds.renewed(claim.epoch.0, claim.run.as_str(), until));
-            }
-        }
-    }
-
-    /// A claim was handed back.
-    pub fn released(&self, claim: &Claim, not_before: Option<Timestamp>) {
-        self.note(|| format!("{} epoch {} is handed back until {not_before:?}", claim.task, claim.epoch));
-        self.check(&claim.task, |book| {
-            // One that waits or is over stays as it is.
-            let works = matches!(book.log.status, Status::Ready | Status::Running);
-            book.holds.released(claim.epoch.0, claim.run.as_str(), not_before, works)
-        });
-    }
-
-    /// A task was blocked by its holder.
-    pub fn blocked(&self, claim: &Claim, why: &Blocked) {
-        self.violated(claim.task.as_str(), format!("blocked: {why}"));
-    }
-
-    /// Someone lifts the block of a task that is poison; says whether it may be that.
-    pub fn unblocking(&self, task: &TaskId) {
-        self.check(task, |book| {
-            let poison = book.holds.is_poison();
-            book.holds.unblocked();
-            if poison { Ok(()) } else { Err("blocked as poison after fewer than ten claims in vain".into()) }
-        });
-    }
-
     /// Content that the oracle has not seen yet.
     pub fn unseen(&self, references: Vec<(String, u64)>) -> Vec<(String, u64)> {
         let books = self.books();
-        references.into_iter().filter(|(sha256, _)| !books.found.contains(sha256)).collect()
+        references.into_iter().filter(|(sha256, _)| !books.found.contains_key(sha256)).collect()
     }
 
     /// Content that an event cites was looked for; `None` when it is not there.
     pub fn found(&self, task: &TaskId, (wanted, size): &(String, u64), bytes: Option<&[u8]>) {
         let right = bytes.is_some_and(|bytes| bytes.len() as u64 == *size && sha256(&[bytes]) == *wanted);
         if right {
-            self.books().found.insert(wanted.clone());
+            self.books().found.insert(wanted.clone(), *size);
         } else {
             self.violated(task.as_str(), format!("content {wanted} of {size} bytes is cited but not there"));
         }
@@ -234,10 +195,18 @@ impl Oracle {
             return self.violated(task.as_str(), "a task that nobody planned".into());
         };
         let ledger = self.books().ledger.clone();
+        let (has, lacks) = self.holders(task);
         for one in stored {
             self.note(|| format!("{task} {} {}", one.seq, String::from_utf8_lossy(&one.body)));
-            let around =
-                Surroundings { task: task.as_str(), ledger: &ledger, plan: &plan, contents, outside: &self.outside };
+            let around = Surroundings {
+                task: task.as_str(),
+                ledger: &ledger,
+                plan: &plan,
+                contents,
+                outside: &self.outside,
+                has: has.as_deref(),
+                lacks,
+            };
             let event = Event::read(task.as_str(), one);
             if let Ok(event) = &event
                 && event.kind == "TaskForked"
@@ -248,6 +217,14 @@ impl Oracle {
         }
         self.check(task, |book| book.log.append_ends());
         self.pass_on(task);
+    }
+
+    /// What the process has that holds a task, and whether it lacks a plugin for good.
+    fn holders(&self, task: &TaskId) -> (Option<Arc<Equipment>>, bool) {
+        let books = self.books();
+        let Some(book) = books.tasks.get(task) else { return (None, false) };
+        let has = book.holds.now.as_ref().and_then(|hold| books.equipment.get(&hold.instance)).cloned();
+        (has, book.holds.lacks_for_good())
     }
 
     /// Where a task may go back to.
@@ -274,10 +251,10 @@ impl Oracle {
     /// Whether a task is over, or waits for nothing but people, and nothing is left to do.
     pub fn has_ended(&self, task: &TaskId) -> bool {
         let books = self.books();
-        books
-            .tasks
-            .get(task)
-            .is_some_and(|book| book.log.rests() && !book.inbox.has_work(book.log.status.is_over(), &book.log.wake))
+        books.tasks.get(task).is_some_and(|book| {
+            let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
+            book.log.rests() && !works && !(self.observed && book.watch.is_behind())
+        })
     }
 
     /// An append was acknowledged; its events, which cite `contents`, were shown by
@@ -287,6 +264,7 @@ impl Oracle {
             self.violated(claim.task.as_str(), what);
         }
         self.check(&claim.task, |book| {
+            let lacks = book.holds.lacks();
             book.holds.appended(claim.epoch.0, claim.run.as_str(), now, !held)?;
             if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
@@ -298,6 +276,13 @@ impl Oracle {
                 account.settle(position.0, book.inbox.take(position.0)?)?;
             }
             account.close()?;
+            if lacks && !recent.iter().any(needs_no_plugin) {
+                return Err("a worker that lacks a plugin goes on with the task".into());
+            }
+            book.holds.lacks_no_more();
+            if self.observed && !held && book.watch.is_behind() {
+                return Err(format!("handed back before its observer was told: {}", book.watch.behind()));
+            }
             let rewound = recent.iter().any(|event| event.kind == "TaskRewound") || book.inbox.is_told_to_go_back();
             if let Some(position) = cancel.filter(|_| !book.log.status.is_over() && !rewound) {
                 return Err(format!("went on after its holder had seen cancel {position}"));
@@ -351,54 +336,11 @@ impl Oracle {
         });
     }
 
-    /// A tool's body is about to run: its start is on record (EN-2), and it is the only one of
-    /// its key unless it may run again.
-    pub fn tool_begins(&self, kind: Kind, args: &str, context: &CallContext) {
-        let key = &context.idempotency_key;
-        self.note(|| format!("{} begins {key} attempt {} epoch {}", kind.name(), context.attempt, context.epoch));
-        let begun = self.outside.effect(key).begun;
-        self.check(&context.task, |book| {
-            let id = context.call.to_string();
-            let call = book.log.rounds.calls.get(&id).ok_or_else(|| format!("call {id} runs but is not on record"))?;
-            let start = (context.attempt as usize).checked_sub(1).and_then(|nth| call.starts.get(nth));
-            match start {
-                Some(start) if start.epoch == context.epoch.0 && start.args == args && call.tool == kind.name() => {}
-                _ => return Err(format!("call {id} runs as attempt {} without a start on record", context.attempt)),
-            }
-            let most = if kind.is_retry_safe() { call.starts.len() } else { 1 };
-            if begun as usize >= most {
-                return Err(format!("{} {key} runs for the {}th time", kind.name(), begun + 1));
-            }
-            Ok(())
-        });
-    }
-
-    /// The model is asked: every call before has its result, and the conversation only grew.
-    pub fn model_asked(&self, request: &ModelRequest) {
-        self.note(|| format!("{} asks attempt {} after {}", request.task, request.attempt, request.assistant_messages));
-        self.check(&request.task, |book| {
-            results_follow(&request.messages)?;
-            let messages: Vec<String> = request.messages.iter().map(|message| format!("{message:?}")).collect();
-            let common = messages.len().min(book.shown.len());
-            if let Some(at) = (0..common).find(|at| messages[*at] != book.shown[*at]) {
-                let (now, before) = (&messages[at], &book.shown[at]);
-                return Err(format!("message {at} is shown to the model as {now:.300}, before it was {before:.300}"));
-            }
-            if messages.len() > common {
-                book.shown = messages;
-                // What the model is told after a reply that was cut is said again or not by
-                // what follows, so a last text is compared once it is no longer the last.
-                book.shown.pop_if(|message| message.starts_with("Text"));
-            }
-            Ok(())
-        });
-    }
-
     /// The world has come to its end: what was begun has ended, and nothing was lost.
     pub fn finish(&self, rows: &[Row]) {
         for plan in self.plans.all() {
             let row = rows.iter().find(|row| row.id == plan.id);
-            self.check(&plan.id, |book| finish_task(book, row));
+            self.check(&plan.id, |book| finish_task(book, row, self.observed));
         }
         for (key, effect) in self.outside.all() {
             let once = Kind::named(&effect.tool).is_some_and(|kind| kind.is_retry_safe()) || effect.begun <= 1;
@@ -407,4 +349,11 @@ impl Oracle {
             }
         }
     }
+}
+
+/// Whether the event needs no plugin, or ends the need for one: an end, a way back, another
+/// definition (RC-8).
+fn needs_no_plugin(event: &Event) -> bool {
+    let failed = event.kind == "TaskFailed" && event.payload["reason"] == "plugin_missing";
+    failed || matches!(event.kind.as_str(), "TaskCancelled" | "TaskRewound" | "AgentRevised")
 }

@@ -42,13 +42,16 @@ pub fn ended_as(book: &Book, end: &ChildEnd) -> Result<(), String> {
     Err(format!("its parent hears {end:?}, it is {status:?} after {steps} steps with {answer:?}"))
 }
 
-pub fn finish_task(book: &Book, row: Option<&Row>) -> Result<(), String> {
+pub fn finish_task(book: &Book, row: Option<&Row>, observed: bool) -> Result<(), String> {
     let status = book.log.status;
     if !book.log.rests() {
         return Err(format!("still {status:?} long after everything worked again: {row:?}"));
     }
     book.log.ended()?;
     book.inbox.settled(status.is_over(), &book.log.wake)?;
+    if observed && book.watch.is_behind() {
+        return Err(format!("at rest, and its observer was not told: {}", book.watch.behind()));
+    }
     if status == Status::Cancelled && !book.inbox.has_cancel() {
         return Err("cancelled, but nobody asked for that".into());
     }

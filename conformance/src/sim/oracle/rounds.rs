@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use plica_kernel::id::CallId;
 use plica_kernel::time::Timestamp;
-use plica_ports::OnCrash;
 use serde_json::Value;
 
 use super::event::Event;
+use super::force::Force;
 use super::log::Surroundings;
 use super::waits::{Waits, parsed};
-use crate::sim::agents::Plan;
 use crate::sim::outside::Effect;
 use crate::sim::tools::Kind;
 
@@ -28,6 +27,8 @@ const SEALS_MAX: u64 = 3;
 pub struct Start {
     pub epoch: u64,
     pub args: String,
+    /// The version of the tool.
+    pub version: String,
 }
 
 /// A call that a decision lists.
@@ -71,13 +72,21 @@ pub struct Rounds {
     /// Calls of the last reply, by tool and arguments.
     reply: Vec<(String, String)>,
     pub waits: Waits,
+    pub force: Force,
+    /// Whether the task has a parent, which gave it its steps.
+    is_child: bool,
 }
 
 impl Rounds {
     /// Takes an event that is not of the task's own life.
     pub fn push(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
         match event.kind.as_str() {
-            "ContextPlanComposed" => self.composed(),
+            "ContextPlanComposed" => {
+                self.force.composed(event)?;
+                self.composed()
+            }
+            "AgentRevised" => self.revised(event, around),
+            "PluginsPinned" => self.force.pinned(event, around.has),
             "LLMRequestStarted" => self.request_started(event),
             "LLMRequestFinished" => self.request_finished(event),
             "DecisionRecorded" => self.decided(event),
@@ -85,17 +94,32 @@ impl Rounds {
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
-            "TaskCreated" => self.created(event, around.plan),
+            "TaskCreated" => self.created(event, around),
             _ => Ok(()),
         }?;
         self.waits.push(event, &mut self.calls, around)
     }
 
-    fn created(&mut self, event: &Event, plan: &Plan) -> Result<(), String> {
+    fn created(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        let plan = around.plan;
+        self.force.begin(event, around.contents)?;
         self.allotted = event.payload["budget"]["steps"].as_u64();
-        let root = event.payload["parent"].is_null();
-        if root && self.allotted != plan.steps_max {
+        self.is_child = !event.payload["parent"].is_null();
+        if !self.is_child && self.allotted != plan.steps_max {
             return Err(format!("the task was to have {:?} steps and has {:?}", plan.steps_max, self.allotted));
+        }
+        Ok(())
+    }
+
+    /// The definition in force changes, or not.
+    fn revised(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
+        let calls = &self.calls;
+        let asked = self.waits.to_be_ruled_on();
+        let needed = asked.filter_map(|call| calls.get(call)).map(|call| call.tool.as_str());
+        if let Some(steps) = self.force.revised(event, around.contents, needed)?
+            && !self.is_child
+        {
+            self.allotted = steps;
         }
         Ok(())
     }
@@ -218,8 +242,9 @@ impl Rounds {
         if call.answer.is_some() {
             return Err(format!("call {id} is run after it was answered"));
         }
+        let version = self.force.starts(&call.tool, around.has)?;
         call.again = false;
-        call.starts.push(Start { epoch: event.epoch, args });
+        call.starts.push(Start { epoch: event.epoch, args, version });
         Ok(())
     }
 
@@ -255,19 +280,20 @@ impl Rounds {
     }
 
     /// A turn failed; there is a reason why it may.
-    pub fn failed(&mut self, reason: &str, plan: &Plan) -> Result<(), String> {
+    pub fn failed(&mut self, reason: &str, around: &Surroundings<'_>) -> Result<(), String> {
         let may = match reason {
             "llm_error" => self.errors >= TRIES_MAX || self.refused_for_good || self.interrupted >= INTERRUPTIONS_MAX,
             "llm_truncated" => self.truncated >= HOLLOW_MAX,
             "budget" => self.waits.budget_denied || self.cap().is_some_and(|most| self.spent() >= most),
-            "internal_error" => plan.calls(Kind::Burst),
+            "internal_error" => around.plan.calls(Kind::Burst),
+            "plugin_missing" => around.lacks,
             _ => false,
         };
         if may { Ok(()) } else { Err(format!("a turn failed with {reason} for no reason")) }
     }
 
     /// An attempt was sealed as its agent chooses, or because it could not be redriven (RC-3).
-    pub fn broken_off(&mut self, verdict: &str, plan: &Plan) -> Result<(), String> {
+    pub fn broken_off(&mut self, verdict: &str) -> Result<(), String> {
         (self.seals, self.sealed) = (self.seals + 1, true);
         if verdict != "redrive" {
             return Ok(());
@@ -275,11 +301,9 @@ impl Rounds {
         let decision = self.calls.keys().filter_map(|id| parsed(id).ok()).map(|id| id.decision).max();
         let of_it = |id: &str| parsed(id).is_ok_and(|id| Some(id.decision) == decision);
         let asked = self.waits.was_asked_or_spawned(&of_it);
-        if plan.on_crash != OnCrash::Redrive || asked || self.seals >= SEALS_MAX {
-            return Err(format!(
-                "an attempt is redriven, {:?} after {} seals, asked: {asked}",
-                plan.on_crash, self.seals
-            ));
+        let chosen = &self.force.now.on_crash;
+        if chosen != "redrive" || asked || self.seals >= SEALS_MAX {
+            return Err(format!("an attempt is redriven, {chosen:?} after {} seals, asked: {asked}", self.seals));
         }
         Ok(())
     }

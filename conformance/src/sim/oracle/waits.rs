@@ -303,6 +303,11 @@ impl Waits {
         expires.is_none_or(|expires| at <= expires)
     }
 
+    /// Calls that people have yet to rule on.
+    pub fn to_be_ruled_on(&self) -> impl Iterator<Item = &str> {
+        self.approvals.iter().filter(|(_, approval)| approval.ruled.is_none()).map(|(call, _)| call.as_str())
+    }
+
     /// Whether a person was asked about a call of these, or one of them spawned a child.
     pub fn was_asked_or_spawned(&self, of_it: &dyn Fn(&str) -> bool) -> bool {
         self.approvals.keys().any(|call| of_it(call)) || self.children.values().any(|child| of_it(&child.call))

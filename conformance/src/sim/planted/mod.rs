@@ -15,7 +15,9 @@ use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::Store;
-use plica_ports::store::{AppendError, Appended, Batch, Claim, Claimed, NewTask, StoreError, Verdict, Worker};
+use plica_ports::store::{
+    AppendError, Appended, Batch, Claim, ClaimAfter, Claimed, NewTask, StoreError, Verdict, Worker,
+};
 
 use super::prng::Prng;
 
@@ -125,6 +127,22 @@ bugs! {
     RewoundTooFar,
     /// An attempt that is to wait for a person is run again.
     ParkedIsRedriven,
+    /// A definition that a task can move to is refused.
+    RevisionRefused,
+    /// A tool says that it is of another version than it is.
+    VersionHidden,
+    /// A worker that lacks a tool says that it has it.
+    ToolPretended,
+    /// A task that rests is handed back before its observers have seen that.
+    HandedBackUnobserved,
+    /// An observer's place is recorded as farther than it was shown the log.
+    PlaceTooFar,
+    /// Content is collected that is too young for it.
+    YoungCollected,
+    /// Content that nothing reaches is never collected.
+    GarbageKept,
+    /// What forks reach is not looked at when content is collected.
+    ForkOverlooked,
 }
 
 impl PlantedBug {
@@ -139,7 +157,10 @@ impl PlantedBug {
             | Self::QuestionAnsweredTwice
             | Self::InterruptLost
             | Self::RewoundTooFar
-            | Self::ParkedIsRedriven => Side::Worker,
+            | Self::ParkedIsRedriven
+            | Self::RevisionRefused
+            | Self::HandedBackUnobserved
+            | Self::PlaceTooFar => Side::Worker,
             _ => Side::Store,
         }
     }
@@ -293,6 +314,7 @@ impl Planted {
             Some(PlantedBug::CancelNotCascaded) => {
                 batch.deliveries.retain(|sent| !matches!(sent.item, Item::Cancel { .. }));
             }
+            Some(PlantedBug::HandedBackUnobserved) if batch.rests() => batch.claim = ClaimAfter::ByStatus,
             Some(PlantedBug::ChildOutsideAppend) => return std::mem::take(&mut batch.children),
             Some(PlantedBug::InterruptLost) => {
                 let mut state = self.state();

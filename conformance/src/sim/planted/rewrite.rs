@@ -97,6 +97,19 @@ pub(super) fn events(bug: PlantedBug, batch: &mut Batch, approved: &mut u64) {
                 body["payload"]["verdict"] = Value::from("redrive");
             }
         }),
+        PlantedBug::RevisionRefused => rechain(batch, |body| {
+            if body["type"] == "AgentRevised" {
+                body["payload"]["refused"] = Value::from("not now");
+            }
+        }),
+        PlantedBug::PlaceTooFar => rechain(batch, |body| {
+            if body["payload"]["kind"] == "delivered_through" {
+                let place = body["payload"]["body"].as_str().and_then(|place| serde_json::from_str(place).ok());
+                let mut place: Value = place.unwrap_or_default();
+                place["seq"] = Value::from(place["seq"].as_u64().unwrap_or(0) + 1);
+                body["payload"]["body"] = Value::from(place.to_string());
+            }
+        }),
         PlantedBug::QuestionAnsweredTwice => rechain(batch, |body| {
             if body["type"] == "LateResultRecorded" && body["payload"]["status"].is_null() {
                 body["type"] = Value::from("QuestionAnswered");

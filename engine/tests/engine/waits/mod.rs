@@ -7,7 +7,7 @@ pub mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_engine::NotBefore;
+use plica_engine::{ClientError, NotBefore};
 use plica_kernel::event::{ApprovalVerdict, Budget, EventType, FailureReason, Payload};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::ledger::Identity;
@@ -395,6 +395,67 @@ async fn en_4_going_back_or_aside_refills_no_budget() {
         assert!(state.governance().budget_approval().is_some(), "{task} asks for more");
         stage.is_at_rest(task).await;
     }
+}
+
+/// A budget is the task's and not a turn's: what was granted before someone asked to go back, or to
+/// stop, is granted.
+#[tokio::test(start_paused = true)]
+async fn en_4_a_budget_that_is_raised_before_a_way_back_stays_raised() {
+    for goes_back in [true, false] {
+        let stage = Stage::new(&[("main", &[say("one"), say("two")])]);
+        let task = stage
+            .submit(|submission| {
+                submission.definition.interactive = true;
+                submission.definition.budget.steps = Some(1);
+            })
+            .await;
+        stage.work().await;
+        let boundary = stage.row(&task).await.projection.seq;
+        stage.client.send(&task, USER, "Go on.").await.unwrap();
+        stage.work().await;
+        let state = stage.client.state(&task, None, false).await.unwrap();
+        let (call, _) = state.governance().budget_approval().unwrap();
+        stage.client.rule(&task, USER, call, ApprovalVerdict::Approve, None).await.unwrap();
+        if goes_back {
+            stage.client.rewind(&task, USER, boundary).await.unwrap();
+        } else {
+            stage.client.interrupt(&task, USER, None).await.unwrap();
+        }
+        stage.work().await;
+        let state = stage.client.state(&task, None, false).await.unwrap();
+        assert_eq!(state.governance().budget.steps, Some(2), "goes back: {goes_back}");
+        assert_eq!(stage.count(&task, EventType::LateResultRecorded).await, 0);
+        stage.client.send(&task, USER, "And now?").await.unwrap();
+        stage.work().await;
+        assert_eq!(stage.client.answer(&task).await.unwrap().as_deref(), Some("two"));
+        stage.is_at_rest(&task).await;
+    }
+}
+
+/// A subtask that has told its parent how it ended is not opened again, neither by going back nor
+/// by reopening it, and none forks: each refusal names what to do instead.
+#[tokio::test(start_paused = true)]
+async fn sn_4_sn_5_a_subtask_that_has_reported_stays_as_it_is() {
+    let stage =
+        Stage::new(&[("child", &[say("answer")]), ("main", &[calls(&[delegate("child", json!({}))]), say("done")])]);
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    let child = stage.children(&task).await.remove(0);
+    let before = stage.row(&child).await;
+    let reopened = stage.client.reopen(&child, USER, None).await.unwrap_err();
+    let rewound = stage.client.rewind(&child, USER, before.projection.seq).await.unwrap_err();
+    for refused in [reopened, rewound] {
+        assert!(matches!(refused, ClientError::Reported { .. }), "{refused}");
+        assert!(refused.to_string().contains(&format!("`plica send {task} TEXT`")), "{refused}");
+    }
+    let forked = stage.client.fork(&child, USER, None).await.unwrap_err();
+    assert!(forked.to_string().contains(&format!("`plica fork {task}`")), "{forked}");
+    stage.work().await;
+    assert_eq!(stage.row(&child).await.projection, before.projection, "nothing was delivered");
+    // A root is opened again.
+    stage.client.reopen(&task, USER, None).await.unwrap();
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Waiting);
 }
 
 /// A child that is waited for is told to stop by the append of the rewind itself.

@@ -84,6 +84,14 @@ impl Stage {
 
     /// The same, with a guard of the host's own.
     pub fn guarded(agents: &[(&str, &[Value])], guard: Option<Arc<dyn Guard>>) -> Self {
+        Self::with(agents, |host| match guard {
+            Some(guard) => host.guard(guard),
+            None => host,
+        })
+    }
+
+    /// The same, on a host that has `more`.
+    pub fn with(agents: &[(&str, &[Value])], more: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
         let script = |replies: &[Value]| {
             let bytes = serde_json::to_vec(&json!({ "replies": replies })).unwrap();
             Arc::new(ScriptModel::parse(&bytes).unwrap())
@@ -91,10 +99,7 @@ impl Stage {
         let cast = Arc::new(Cast(agents.iter().map(|(name, replies)| ((*name).to_owned(), script(replies))).collect()));
         let store = Arc::new(MemoryStore::with(Arc::new(VirtualTime(Instant::now())), 7));
         let note = Arc::new(Note::new());
-        let mut host = Host::builder(store.clone(), cast.clone()).tool(note.clone());
-        if let Some(guard) = guard {
-            host = host.guard(guard);
-        }
+        let host = more(Host::builder(store.clone(), cast.clone()).tool(note.clone()));
         let mut definitions: Vec<Definition> = Vec::new();
         for (name, _) in agents {
             let mut definition = Definition::new(*name, ModelChoice::new("script", *name));
@@ -157,6 +162,14 @@ impl Stage {
     /// Works meanwhile.
     pub fn works(&self) -> JoinHandle<Result<(), WorkerError>> {
         let worker = self.worker();
+        tokio::spawn(async move { worker.run(Stop::new()).await })
+    }
+
+    /// The same, with other options.
+    pub fn works_with(&self, change: impl FnOnce(&mut WorkerOptions)) -> JoinHandle<Result<(), WorkerError>> {
+        let mut options = WorkerOptions::new(WorkerId::new("one").unwrap()).until_idle();
+        change(&mut options);
+        let worker = Worker::new(self.host.clone(), options);
         tokio::spawn(async move { worker.run(Stop::new()).await })
     }
 

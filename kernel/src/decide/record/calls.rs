@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::items::say;
+use super::jobs::start_job;
 use super::plugins::{Aside, put_aside};
 use super::{RULE_BYTES_MAX, TOOL_BYTES_MAX, WORD_BYTES_MAX};
 use crate::body::{Blob, Body, ContentRef, MEDIA_JSON};
@@ -34,6 +35,8 @@ pub enum CallPlan {
     Start {
         /// The arguments that run, as JSON text.
         args: String,
+        /// The files that it will change.
+        foreseen: Foreseen,
         /// The rule that lets it run.
         rule: Option<String>,
         /// The tool.
@@ -123,6 +126,8 @@ pub struct CallOutcome {
     pub elapsed_ms: u64,
     /// Files that it changed, in order.
     pub files: Vec<ChangedFile>,
+    /// What it left running in the background, in one line, if it did.
+    pub job: Option<String>,
     /// What the model is told.
     pub output: String,
     /// How it ended.
@@ -140,6 +145,15 @@ pub struct ChangedFile {
     pub before: FileWas,
     /// Its path beneath the workspace.
     pub path: String,
+}
+
+/// Files that a call will change if it does what it is asked to, before it starts (TO-5).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Foreseen {
+    /// What they hold now, as far as that is kept.
+    pub blobs: Vec<Blob>,
+    /// What each holds now and will hold then.
+    pub files: Vec<ChangedFile>,
 }
 
 /// The digest that an approval is bound to: of the exact call, as it would run (EN-3).
@@ -171,9 +185,9 @@ pub(super) fn begin_calls(draft: &mut Draft, decision: Seq, plans: Vec<CallPlan>
 /// `sharers` are the children of the reply that are still to be spawned.
 fn begin_call(draft: &mut Draft, call: CallId, plan: CallPlan, sharers: u64) -> Result<(), RecordError> {
     match plan {
-        CallPlan::Start { args, tool, .. } => {
+        CallPlan::Start { args, foreseen, tool, .. } => {
             let args = Body::of(&args, MEDIA_JSON, draft.blobs());
-            start_call(draft, call, &clip(&tool, TOOL_BYTES_MAX), 1, args)
+            start_call(draft, call, &clip(&tool, TOOL_BYTES_MAX), (1, args), foreseen)
         }
         CallPlan::Deny { reason, tool } => deny_call(draft, call, &tool, &reason),
         CallPlan::Ask { args, expires_ms, rule, tool } => {
@@ -211,18 +225,26 @@ pub(super) fn deny_call(draft: &mut Draft, call: CallId, tool: &str, reason: &st
     draft.push("guard", Origin::Engine, None, denied).map(|_| ())
 }
 
-/// Starts a call with these arguments, under the decision that allows it (CA-6).
+/// Starts a call, the n-th time with these arguments, under the decision that allows it (CA-6).
 pub(in crate::decide) fn start_call(
     draft: &mut Draft,
     call: CallId,
     tool: &str,
-    attempt: u32,
-    args: Body,
+    (attempt, args): (u32, Body),
+    foreseen: Foreseen,
 ) -> Result<(), RecordError> {
     let allowed = call_allowed_by(draft.task().governance(), call);
     let allowed = allowed.ok_or_else(|| draft.misplaced("nothing allows the call"))?;
     let actor = alloc::format!("tool:{tool}");
-    let started = ToolCallStarted { args, attempt, call, tool: tool.into() };
+    let mut started = ToolCallStarted { args, attempt, call, files: Vec::new(), tool: tool.into() };
+    draft.keep(foreseen.blobs);
+    for file in foreseen.files {
+        started.files.push(changed(draft, file));
+        if to_vec(&started)?.len() > PAYLOAD_BYTES_MAX {
+            started.files.pop();
+            break;
+        }
+    }
     draft.push(&actor, Origin::Tool, Some(allowed), started).map(|_| ())
 }
 
@@ -280,19 +302,22 @@ pub(in crate::decide) fn finish_call(
     };
     let call = *call;
     draft.keep(outcome.blobs);
-    let output = Body::text(&outcome.output, draft.blobs());
     let runtime = draft.task().runtime();
     let rerun = runtime.rerun.as_ref().filter(|rerun| rerun.call == call);
     let listed = runtime.round.as_ref().and_then(|round| round.calls.get(call.index as usize));
     let tool = rerun.map(|rerun| &rerun.tool).or(listed.map(|call| &call.tool)).cloned().unwrap_or_default();
     let runs_again = rerun.is_some();
     let actor = alloc::format!("tool:{tool}");
-    let CallOutcome { aside, elapsed_ms, status, whole, files, .. } = outcome;
+    let CallOutcome { aside, elapsed_ms, status, whole, files, job, output: mut told, .. } = outcome;
+    if let Some(what) = job {
+        let job = start_job(draft, call, &tool, &what)?;
+        told = alloc::format!("Background job {job} was started.\n{told}");
+    }
+    let output = Body::text(&told, draft.blobs());
     let mut finished =
         ToolCallFinished { again, call, elapsed_ms, files: Vec::new(), files_over: 0, output, status, whole };
     for file in files {
-        let path = Body::text(&file.path, draft.blobs());
-        finished.files.push(FileChange { after: file.after, before: file.before, path });
+        finished.files.push(changed(draft, file));
         if to_vec(&finished)?.len() > PAYLOAD_BYTES_MAX - FILES_OVER_BYTES {
             finished.files.pop();
             finished.files_over += 1;
@@ -304,11 +329,15 @@ pub(in crate::decide) fn finish_call(
         let told = alloc::format!(
             "Call {call} ({tool}), whose outcome was unknown, did not happen and was run now. It ended {}:\n{}",
             ended_as(status),
-            outcome.output
+            told
         );
         say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)?;
     }
     put_aside(draft, Origin::Tool, aside)
+}
+
+fn changed(draft: &mut Draft, ChangedFile { after, before, path }: ChangedFile) -> FileChange {
+    FileChange { after, before, path: Body::text(&path, draft.blobs()) }
 }
 
 /// How a call ended, in words.
@@ -328,6 +357,7 @@ pub(in crate::decide) fn ended(status: CallStatus, told: &str) -> CallOutcome {
         blobs: Vec::new(),
         elapsed_ms: 0,
         files: Vec::new(),
+        job: None,
         output: told.into(),
         status,
         whole: None,

@@ -1,8 +1,9 @@
 //! Inbox items: each is taken by the append that records it (ST-8).
 
-use alloc::{string::String, vec};
+use alloc::{string::String, vec, vec::Vec};
 
-use super::calls::{CallOutcome, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
+use super::calls::{CallOutcome, Foreseen, SPAWNING_TOOL, deny_call, finish_call, spawn_child, start_call};
+use super::jobs::end_job;
 use super::plugins::pin;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Stamp, clip};
@@ -30,7 +31,7 @@ pub(in crate::decide) fn say(
 ) -> Result<(), RecordError> {
     let blocks = blocks_body(&[Block::Text { text: text.into() }], draft.blobs())?;
     let messages = vec![Message { blocks, origin, role }];
-    draft.push(actor, Origin::System, None, MessagesAppended { messages }).map(|_| ())
+    draft.push(actor, Origin::System, None, MessagesAppended { jobs: Vec::new(), messages }).map(|_| ())
 }
 
 /// Takes the untaken messages into the conversation, each an event of its own, so that its
@@ -70,6 +71,7 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
             rule(draft, &item.actor, *call, (*verdict, reason.as_deref()), inputs)?;
         }
         Item::Child { .. } => complete_child(draft, item)?,
+        Item::Job { .. } => return end_job(draft, item),
         Item::Evidence { .. } => judge_evidence(draft, item)?,
         Item::Close { reason } => {
             let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
@@ -97,7 +99,8 @@ pub(in crate::decide) fn take(draft: &mut Draft, position: Position, inputs: &In
 /// is on record (ID-2, ST-8).
 pub(super) fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<(), RecordError> {
     let (call, output) = match &item.item {
-        Item::Answer { call, text } => (*call, Body::text(text, draft.blobs())),
+        Item::Job { output, .. } => (None, Body::text(output, draft.blobs())),
+        Item::Answer { call, text } => (Some(*call), Body::text(text, draft.blobs())),
         Item::Verdict { call, reason, verdict } => {
             let word = match verdict {
                 ApprovalVerdict::Approve => "approve",
@@ -105,22 +108,26 @@ pub(super) fn keep_late_answer(draft: &mut Draft, item: &InboxItem) -> Result<()
                 ApprovalVerdict::Expire => "expire",
             };
             let said = reason.as_ref().map_or_else(|| word.into(), |reason| alloc::format!("{word}: {reason}"));
-            (*call, Body::text(&said, draft.blobs()))
+            (Some(*call), Body::text(&said, draft.blobs()))
         }
-        Item::Child { answer, call, .. } => (*call, answer.clone()),
+        Item::Child { answer, call, .. } => (Some(*call), answer.clone()),
         Item::Resolve { call, output, verdict } => {
             let said = output.as_ref().map_or_else(
                 || resolution(*verdict).into(),
                 |output| alloc::format!("{}: {output}", resolution(*verdict)),
             );
-            (*call, Body::text(&said, draft.blobs()))
+            (Some(*call), Body::text(&said, draft.blobs()))
         }
         _ => return Err(draft.misplaced("the item answers nothing")),
     };
+    let answers = match (&item.item, call) {
+        (Item::Job { job, .. }, _) => *job,
+        (_, call) => call.map(|call| call.decision).unwrap_or_default(),
+    };
     let Stamp { epoch, run, .. } = draft.stamp().clone();
     let late = LateResultRecorded {
-        answers: call.decision,
-        call: Some(call),
+        answers,
+        call,
         identity: draft.task().identity(1, &run, epoch),
         kind: LateKind::Late,
         output,
@@ -158,11 +165,21 @@ pub(in crate::decide) fn resolve(draft: &mut Draft, position: Position, inputs: 
         CallResolution::Skip => "go on without it".into(),
         CallResolution::NotLanded => {
             pin(draft, &inputs.pins)?;
-            return start_call(draft, *call, &unknown.tool, unknown.starts + 1, unknown.args);
+            return start_call(
+                draft,
+                *call,
+                &unknown.tool,
+                (unknown.starts + 1, unknown.args),
+                foreseen(*call, inputs),
+            );
         }
     };
     let told = alloc::format!("Of call {call} ({}), whose outcome was unknown, a person says: {told}", unknown.tool);
     say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)
+}
+
+fn foreseen(call: CallId, inputs: &Inputs) -> Foreseen {
+    inputs.foreseen.get(&call).cloned().unwrap_or_default()
 }
 
 /// What a child that was told to stop says it had spent: that settles its slice (EN-4).
@@ -196,7 +213,7 @@ pub(in crate::decide) fn rule(
         },
         ApprovalVerdict::Approve => {
             pin(draft, &inputs.pins)?;
-            start_call(draft, call, &approval.tool, 1, approval.args)
+            start_call(draft, call, &approval.tool, (1, approval.args), foreseen(call, inputs))
         }
         ApprovalVerdict::Deny => {
             let told = reason

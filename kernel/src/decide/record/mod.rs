@@ -3,6 +3,7 @@
 mod budget;
 mod calls;
 mod items;
+mod jobs;
 mod plugins;
 mod request;
 mod rewind;
@@ -10,7 +11,7 @@ mod turn;
 
 use alloc::string::String;
 
-pub use calls::{CallOutcome, CallPlan, ChangedFile, Spawn, call_outcome};
+pub use calls::{CallOutcome, CallPlan, ChangedFile, Foreseen, Spawn, call_outcome};
 pub use plugins::{Aside, PluginRecord, Revision, observed, revise};
 pub use request::{Answer, Refusal, close_request, refusal, reply};
 pub use rewind::{Prepared, restored};
@@ -19,6 +20,7 @@ pub use turn::fail;
 pub(super) use budget::{ask_for_budget, suspend_for_budget};
 pub(super) use calls::{ended, finish_call, start_call};
 pub(super) use items::{join, resolve, rule, say, take, wake};
+pub(super) use jobs::{lose_jobs, tell_jobs};
 pub(super) use request::{compose, start_request};
 pub(super) use rewind::{resume, rewind};
 pub(super) use turn::{cancel, finish, interrupt, park, rest_again, suspend_for_calls};

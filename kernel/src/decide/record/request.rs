@@ -150,7 +150,7 @@ pub fn reply(draft: &mut Draft, action: Seq, answer: Answer) -> Result<(), Recor
     draft.push("llm", Origin::Llm, Some(action), finished)?;
     record_thinking(draft, &answer.blocks)?;
     let messages = vec![Message { blocks, origin: None, role: Role::Assistant }];
-    draft.push("llm", Origin::Llm, None, MessagesAppended { messages })?;
+    draft.push("llm", Origin::Llm, None, MessagesAppended { jobs: Vec::new(), messages })?;
     let decision = decide(draft, &answer)?;
     if let Some((policy, patch)) = answer.patch {
         let actor = alloc::format!("policy:{policy}");

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::calls::{ended, finish_call};
 use super::items::{complete_child, join, say};
+use super::jobs::{end_job, stop_job};
 use super::request::close_request;
 use crate::body::Body;
 use crate::decide::draft::{Draft, RecordError, Sent, clip};
@@ -23,7 +24,7 @@ pub(super) struct Closing {
     request: RequestStatus,
     call: CallStatus,
     told: &'static str,
-    /// Whether children that go on by themselves are stopped too.
+    /// Whether children and jobs that go on by themselves are stopped too.
     background: bool,
 }
 
@@ -35,13 +36,19 @@ impl Closing {
 }
 
 /// Gives every open action its outcome, so that nothing outlives the turn or the task (CA-4,
-/// EN-6). Children that have ended in time keep their outcome; the others are told to stop.
+/// EN-6). Children and jobs that have ended in time keep their outcome; the others are told to
+/// stop: jobs by whoever holds the task, once this is on record.
 pub(super) fn close_open(draft: &mut Draft, closing: &Closing, items: &[InboxItem]) -> Result<(), RecordError> {
     for open in draft.task().governance().actions.clone() {
         match open.what {
             ActionKind::Model => close_request(draft, open.seq, closing.request)?,
             ActionKind::Call(_) => finish_call(draft, open.seq, ended(closing.call, closing.told), false)?,
             ActionKind::Child(child) if child.background && !closing.background => {}
+            ActionKind::Job(_) if !closing.background => {}
+            ActionKind::Job(_) => match job_ended_among(items, open.seq) {
+                Some(item) => end_job(draft, item)?,
+                None => stop_job(draft, open.seq)?,
+            },
             ActionKind::Child(child) => match ended_among(items, &child) {
                 Some(item) => {
                     complete_child(draft, item)?;
@@ -52,6 +59,11 @@ pub(super) fn close_open(draft: &mut Draft, closing: &Closing, items: &[InboxIte
         }
     }
     Ok(())
+}
+
+/// The item that says how a job ended.
+fn job_ended_among(items: &[InboxItem], job: Seq) -> Option<&InboxItem> {
+    items.iter().find(|item| matches!(item.item, Item::Job { job: ended, .. } if ended == job))
 }
 
 /// The item that says how a child ended.
@@ -138,20 +150,23 @@ fn wake_of_calls(task: &Task) -> Wake {
     wake
 }
 
-/// The wait of a turn that has ended: the next message, or the end of a child that goes on by
-/// itself.
+/// The wait of a turn that has ended: the next message, or the end of a child or a job that goes
+/// on by itself.
 fn wake_of_rest(task: &Task) -> Wake {
     let mut wake = wake_of_background(task);
     wake.any.insert(0, Alternative { key: WakeKey::Message, need: 1 });
     wake
 }
 
-/// The ends of children that go on by themselves; leaves room for one alternative more.
+/// The ends of children and jobs that go on by themselves; leaves room for one alternative more.
 pub(super) fn wake_of_background(task: &Task) -> Wake {
     let mut wake = Wake::default();
-    for (_, child) in task.governance().children().filter(|(_, child)| child.background) {
-        // A child that was left to itself later still reports under its group.
-        let key = if child.any { WakeKey::Group(child.call.decision) } else { WakeKey::Background };
+    let governance = task.governance();
+    // A child that was left to itself later still reports under its group.
+    let key = |child: &OpenChild| if child.any { WakeKey::Group(child.call.decision) } else { WakeKey::Background };
+    let jobs = governance.open_jobs().next().map(|_| WakeKey::Background);
+    let children = governance.children().filter(|(_, child)| child.background).map(|(_, child)| key(child));
+    for key in jobs.into_iter().chain(children) {
         if wake.any.iter().all(|alternative| alternative.key != key)
             && wake.any.len() + 1 < crate::limits::WAKE_ALTERNATIVES_MAX
         {

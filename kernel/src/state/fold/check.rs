@@ -29,6 +29,13 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
     match &event.payload {
         Payload::TaskCreated(_) | Payload::TaskForked(_) => Err("a log has one beginning"),
         Payload::MessagesAppended(appended) => {
+            let told = &appended.jobs;
+            let untold = |(nth, job): (usize, &Seq)| {
+                !told[..nth].contains(job) && task.governance.ended_job(*job).is_some_and(|job| !job.told)
+            };
+            if !told.iter().enumerate().all(untold) {
+                return Err("the model is told of a background job once, after it has ended");
+            }
             let forged = event.origin != Origin::System
                 && appended.messages.iter().any(|message| message.role == Role::User || message.origin.is_some());
             if forged { Err("only the engine's own path for user messages sets a message's origin") } else { Ok(()) }
@@ -146,7 +153,14 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
             let named = |pin: &PluginPin| !pin.name.is_empty();
             pinned.plugins.iter().all(named).then_some(()).ok_or("a plugin is pinned by its name")
         }
+        Payload::BackgroundJobStarted(started) => {
+            let runs =
+                task.governance.action_of(started.call).is_some_and(|open| open.what == ActionKind::Call(started.call));
+            let first = task.governance.open_jobs().all(|(_, job)| job.call != started.call);
+            (runs && first).then_some(()).ok_or("a call starts one background job, while it runs")
+        }
         Payload::ToolCallFinished(_)
+        | Payload::BackgroundJobEnded(_)
         | Payload::SubtaskCompleted(_)
         | Payload::AssistantThinkingRecorded(_)
         | Payload::TurnInterrupted(_)
@@ -186,9 +200,13 @@ fn closed_since(task: &Task, from: Seq) -> Result<(), &'static str> {
     if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
 }
 
-/// A parked attempt leaves nothing open but children that go on by themselves.
+/// A parked attempt leaves nothing open but what goes on by itself.
 fn left_to_itself(task: &Task) -> Result<(), &'static str> {
-    let by_itself = |what: &ActionKind| matches!(what, ActionKind::Child(child) if child.background);
+    let by_itself = |what: &ActionKind| match what {
+        ActionKind::Child(child) => child.background,
+        ActionKind::Job(_) => true,
+        ActionKind::Model | ActionKind::Call(_) => false,
+    };
     let open = task.governance.actions.iter().any(|action| !by_itself(&action.what));
     if open { Err("an action in what it leaves has no outcome") } else { Ok(()) }
 }

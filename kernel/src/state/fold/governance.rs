@@ -2,14 +2,25 @@
 
 use super::runtime::add;
 use crate::envelope::Envelope;
-use crate::event::{ApprovalSubject, ApprovalVerdict, Budget, CallResolution, Payload, PluginPin, SubtaskCompleted};
+use crate::event::{
+    ApprovalSubject, ApprovalVerdict, BackgroundJobEnded, Budget, CallResolution, Payload, PluginPin, SubtaskCompleted,
+};
 use crate::ledger::Identity;
+use crate::limits::JOBS_KEPT_MAX;
 use crate::state::{
-    ActionKind, Approval, ApprovalRuling, Denial, GovernanceState, Late, OpenAction, OpenChild, Restoring,
+    ActionKind, Approval, ApprovalRuling, Denial, EndedJob, GovernanceState, Late, OpenAction, OpenChild, OpenJob,
+    Restoring,
 };
 
 pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
     match &event.payload {
+        Payload::MessagesAppended(appended) => {
+            state
+                .jobs
+                .iter_mut()
+                .filter(|ended| appended.jobs.contains(&ended.job))
+                .for_each(|ended| ended.told = true);
+        }
         Payload::ContextPlanComposed(_) => state.plan = Some(event.seq),
         Payload::LLMRequestStarted(started) => {
             state.steps += 1;
@@ -90,6 +101,15 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             }
             close(state, event);
             state.subtask_spent = state.subtask_spent.plus(done.spent);
+        }
+        Payload::BackgroundJobStarted(started) => {
+            let job =
+                OpenJob { call: started.call, since: event.at, tool: started.tool.clone(), what: started.what.clone() };
+            open(state, event, 1, ActionKind::Job(job));
+        }
+        Payload::BackgroundJobEnded(ended) => {
+            keep_job(state, event, ended);
+            close(state, event);
         }
         Payload::TaskSuspended(suspended) if suspended.answer.is_some() || suspended.failure.is_some() => lapse(state),
         Payload::TaskWoken(_) => state.resume += 1,
@@ -178,6 +198,32 @@ pub(super) fn forget_places(state: &mut GovernanceState) {
     state.snapshot = None;
     // Children of the ancestor say what they spent to it alone.
     state.stopped.clear();
+    // Its jobs are its own: none runs for the fork, and what they said is in its log.
+    state.jobs.clear();
+}
+
+/// Keeps what became of a background job, and no more of the older ones than an agent may ask for.
+fn keep_job(state: &mut GovernanceState, event: &Envelope, ended: &BackgroundJobEnded) {
+    let started = state.open_jobs().find(|(action, _)| Some(action.seq) == event.links.action);
+    let Some((seq, started)) = started.map(|(action, job)| (action.seq, job.clone())) else { return };
+    let BackgroundJobEnded { code, how, output } = ended.clone();
+    state.jobs.push(EndedJob { code, how, job: seq, output, started, told: false, until: event.at });
+    let mut over = state.jobs.len().saturating_sub(JOBS_KEPT_MAX);
+    state.jobs.retain(|job| {
+        let forgotten = job.told && over > 0;
+        over -= usize::from(forgotten);
+        !forgotten
+    });
+}
+
+/// The conversation goes on from `landing`: what the model was told of jobs since is forgotten
+/// with the rest, so it is told again of those that it knows to run, and of no other.
+pub(super) fn tell_again(state: &mut GovernanceState, landing: &GovernanceState) {
+    for ended in &mut state.jobs {
+        let runs = landing.action(ended.job).is_some();
+        let untold = landing.ended_job(ended.job).is_some_and(|ended| !ended.told);
+        ended.told = !runs && !untold;
+    }
 }
 
 fn open(state: &mut GovernanceState, event: &Envelope, attempt: u32, what: ActionKind) {

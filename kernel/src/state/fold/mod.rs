@@ -141,6 +141,7 @@ impl Task {
         self.context = landing.context.clone();
         runtime::forget_settled(&mut self.runtime, &self.governance.settled);
         runtime::keep(&mut self.runtime, met_meanwhile);
+        governance::tell_again(&mut self.governance, &landing.governance);
         if rewound {
             runtime::land(&mut self.runtime);
             governance::branch(&mut self.governance);

@@ -19,6 +19,10 @@ fn sound() -> Vec<Value> {
             "payload": {"call": "4.0", "status": "ok"}}),
         json!({"type": "TaskWoken", "epoch": 2, "run": "r2", "payload": {"item": {"position": 1}}}),
         json!({"type": "MessagesAppended", "epoch": 2, "run": "r2", "payload": {"messages": ["message-1."]}}),
+        json!({"type": "BackgroundJobStarted", "epoch": 2, "run": "r2", "payload": {}}),
+        json!({"type": "BackgroundJobEnded", "epoch": 2, "run": "r2", "action": 9, "payload": {"how": "lost"}}),
+        json!({"type": "MessagesAppended", "epoch": 2, "run": "r2", "payload": {"jobs": [9], "messages": []}}),
+        json!({"type": "ContextPlanComposed", "epoch": 2, "run": "r2", "payload": {}}),
         json!({"type": "TaskCompleted", "epoch": 2, "run": "r2", "payload": {}}),
     ]
 }
@@ -88,6 +92,9 @@ fn every_false_log_is_found_out() {
         (without(7), "was taken 0 times"),
         (twice(7), "was taken 2 times"),
         (without(4), "its start is not on record"),
+        (changed(9, "payload", json!({"how": "gone"})), "ended in no known way"),
+        (without(10), "told of job 9 0 times"),
+        (twice(10), "told of job 9 2 times"),
     ];
     for (bodies, rule) in table {
         let broken = found(&remains(bodies));
