@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
 use crate::inbox::Parcel;
-use crate::rows::{Record, event_key, hash, id, int, to_json, untaken};
+use crate::rows::{Record, hash, id, int, to_json, untaken};
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
 
@@ -87,6 +87,9 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
 
 /// Takes the items that the events record out of the inbox (ST-8).
 fn consume(tx: &Tx<'_>, task: i64, batch: &Batch) -> Result<(), Fail<AppendError>> {
+    if batch.consumed.is_empty() {
+        return Ok(());
+    }
     let sql = "UPDATE inbox SET item = NULL WHERE task = ?1 AND position = ?2 AND item IS NOT NULL";
     let mut statement = tx.conn.prepare_cached(sql)?;
     for position in &batch.consumed {
@@ -101,13 +104,11 @@ fn consume(tx: &Tx<'_>, task: i64, batch: &Batch) -> Result<(), Fail<AppendError
 }
 
 fn insert_events(tx: &Tx<'_>, task: i64, events: &[SealedEvent]) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO events (key, type, baseline, hash, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO events (task, seq, type, baseline, hash, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let mut statement = tx.conn.prepare_cached(sql)?;
     for event in events {
-        let too_long = || rusqlite::Error::ToSqlConversionFailure("the log is longer than this store can keep".into());
-        let key = event_key(task, event.seq).ok_or_else(too_long)?;
         let baseline = event.kind.is_baseline().then_some(1);
-        statement.execute((key, event.kind.name(), baseline, event.hash.as_bytes(), &event.body))?;
+        statement.execute((task, int(event.seq.0), event.kind.name(), baseline, event.hash.as_bytes(), &event.body))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use plica_ports::store::{AppendError, Claim, CommitFate, Conflict, Renewed, Stor
 use rusqlite::OptionalExtension;
 
 use crate::error::Fail;
-use crate::rows::{Record, event_key, hash, micros, to_json, untaken};
+use crate::rows::{Record, hash, int, micros, to_json, untaken};
 use crate::writer::Tx;
 
 /// Extends leases (ST-2): one verdict a claim, in the order asked.
@@ -122,9 +122,8 @@ pub(crate) fn unblock(tx: &Tx<'_>, task: &TaskId) -> Result<bool, Fail<StoreErro
 pub(crate) fn settle(tx: &Tx<'_>, task: &TaskId, seq: Seq, hash_of: &Hash) -> Result<CommitFate, Fail<StoreError>> {
     let found = Record::find(tx.conn, task)?;
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(task.clone())))?;
-    let sql = "SELECT hash FROM events WHERE key = ?1";
-    let key = event_key(record.key, seq);
-    let stored = tx.conn.prepare_cached(sql)?.query_row([key], |row| hash(row, 0)).optional()?;
+    let sql = "SELECT hash FROM events WHERE task = ?1 AND seq = ?2";
+    let stored = tx.conn.prepare_cached(sql)?.query_row((record.key, int(seq.0)), |row| hash(row, 0)).optional()?;
     Ok(match stored {
         None => CommitFate::NotThere,
         Some(stored) if stored == *hash_of => CommitFate::Written,

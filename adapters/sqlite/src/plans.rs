@@ -38,13 +38,6 @@ fn st_11_baselines_are_found_by_their_index() {
 }
 
 #[test]
-fn st_11_a_log_is_read_by_its_keys() {
-    let plan = plan(read::EVENTS);
-    assert!(plan.contains("INTEGER PRIMARY KEY (rowid>? AND rowid<?)"), "{plan}");
-    assert!(!plan.contains("TEMP B-TREE"), "{plan}");
-}
-
-#[test]
 fn st_11_the_outlook_reads_by_index() {
     for sql in [read::NEXT_IN_QUEUE, read::NEXT, read::HELD] {
         let plan = plan(sql);

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 use crate::connect::{Opened, Place};
 use crate::error::store_error;
 use crate::migrations::{MIGRATIONS, version_of};
-use crate::rows::{LAST_SEQ, ROW, event_key, hash, id, limit, number, time_if, untaken, whole_row};
+use crate::rows::{ROW, hash, id, int, limit, number, time_if, untaken, whole_row};
 use crate::workers;
 use crate::writer::may_block;
 
@@ -96,9 +96,6 @@ fn key_of(conn: &Connection, task: &TaskId) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached("SELECT key FROM tasks WHERE id = ?1")?.query_row([task.as_str()], |row| row.get(0)).optional()
 }
 
-/// The statement behind [`events`].
-pub(crate) const EVENTS: &str = "SELECT seq, hash, body FROM events WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3";
-
 /// Events from `from` on; `None` for an unknown task.
 pub(crate) fn events(
     conn: &Connection,
@@ -107,12 +104,9 @@ pub(crate) fn events(
     most: usize,
 ) -> rusqlite::Result<Option<Vec<StoredEvent>>> {
     let Some(key) = key_of(conn, task)? else { return Ok(None) };
-    let Some(first) = event_key(key, from) else { return Ok(Some(Vec::new())) };
-    let mut statement = conn.prepare_cached(EVENTS)?;
-    statement
-        .query_map((first, event_key(key, LAST_SEQ), limit(most)), stored)?
-        .collect::<rusqlite::Result<_>>()
-        .map(Some)
+    let sql = "SELECT seq, hash, body FROM events WHERE task = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    statement.query_map((key, int(from.0), limit(most)), stored)?.collect::<rusqlite::Result<_>>().map(Some)
 }
 
 /// The statement behind [`baselines`].

@@ -16,16 +16,6 @@ pub(crate) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The highest seq that a task's log may reach here.
-pub(crate) const LAST_SEQ: Seq = Seq(u32::MAX as u64);
-
-/// The key of an event: its task's number in front of its seq, so that a log lies together and
-/// needs no index of its own. None when the log is longer than such keys reach.
-pub(crate) fn event_key(task: i64, seq: Seq) -> Option<i64> {
-    let seq = u32::try_from(seq.0).ok()?;
-    task.checked_mul(1 << u32::BITS).map(|first| first | i64::from(seq))
-}
-
 /// A count as a limit.
 pub(crate) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

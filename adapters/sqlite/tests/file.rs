@@ -200,10 +200,11 @@ async fn st_17_recorded_events_cannot_be_changed_or_removed() {
     let conn = Connection::open(&path).expect("the file");
     for sql in [
         "UPDATE events SET body = x'7b7d'",
-        "UPDATE events SET key = key + 1",
+        "UPDATE events SET seq = 2",
         "DELETE FROM events",
-        "INSERT OR REPLACE INTO events (key, type, hash, body) SELECT key, type, hash, x'7b7d' FROM events",
-        "REPLACE INTO events (key, type, hash, body) SELECT key, type, hash, body FROM events",
+        "INSERT OR REPLACE INTO events SELECT key + 10, task, seq, type, baseline, hash, x'7b7d' FROM events",
+        "INSERT OR REPLACE INTO events SELECT key, task, seq + 1, type, baseline, hash, body FROM events",
+        "REPLACE INTO events SELECT * FROM events",
         "DELETE FROM tasks",
         "UPDATE tasks SET id = 'other'",
         "UPDATE tasks SET key = key + 1",
