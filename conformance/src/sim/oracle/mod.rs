@@ -253,7 +253,9 @@ impl Oracle {
         let books = self.books();
         books.tasks.get(task).is_some_and(|book| {
             let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
-            book.log.rests() && !works && !(self.observed && book.watch.is_behind())
+            // One that is kept while it rests is handed back, or its lease ends and another looks.
+            let kept = book.holds.now.is_some();
+            book.log.rests() && !works && !kept && !(self.observed && book.watch.is_behind())
         })
     }
 
