@@ -1,7 +1,4 @@
-use alloc::{
-    borrow::Cow,
-    string::{String, ToString},
-};
+use alloc::{borrow::Cow, string::ToString, vec::Vec};
 use core::{cmp::Ordering, fmt, marker::PhantomData};
 
 use serde::{
@@ -9,7 +6,11 @@ use serde::{
     de::{self, DeserializeSeed, IntoDeserializer, Visitor},
 };
 
-use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, scan::plain_len, write::name_order};
+use super::{
+    CanonicalError, DEPTH_MAX, INTEGER_MAX,
+    scan::{WORD, copy_plain, plain_len},
+    write::name_order,
+};
 
 /// Decodes canonical bytes, refusing whatever is not canonical anywhere in them, members
 /// that `T` does not know included.
@@ -30,7 +31,7 @@ pub(crate) fn from_slice_with<'de, S: DeserializeSeed<'de>>(
 ) -> Result<S::Value, CanonicalError> {
     let text = core::str::from_utf8(bytes)
         .map_err(|error| CanonicalError::Form { offset: error.valid_up_to(), rule: "text is UTF-8" })?;
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser { text, at: 0, depth: 0, unescaped: Vec::new() };
     let value = seed.deserialize(&mut parser).map_err(|error| parser.locate(error))?;
     if parser.at < text.len() {
         return Err(parser.form("nothing follows the value"));
@@ -74,6 +75,14 @@ struct Parser<'de> {
     text: &'de str,
     at: usize,
     depth: usize,
+    /// Where strings with escapes are put together, one after the other.
+    unescaped: Vec<u8>,
+}
+
+/// A string: as it stands, or put together until the next one is.
+enum Text<'de, 'a> {
+    Plain(&'de str),
+    Unescaped(&'a str),
 }
 
 impl<'de> Parser<'de> {
@@ -126,27 +135,54 @@ impl<'de> Parser<'de> {
 
     /// Reads a string; borrowed unless it holds an escape.
     fn string(&mut self) -> Result<Cow<'de, str>, CanonicalError> {
+        Ok(match self.text()? {
+            Text::Plain(text) => Cow::Borrowed(text),
+            Text::Unescaped(text) => Cow::Owned(text.to_string()),
+        })
+    }
+
+    /// The same, for who may not want to keep it.
+    fn text(&mut self) -> Result<Text<'de, '_>, CanonicalError> {
         self.expect(b'"', "a string is expected")?;
         let start = self.at;
         self.plain();
         if self.peek() == Some(b'"') {
             let text = &self.text[start..self.at];
             self.at += 1;
-            return Ok(Cow::Borrowed(text));
+            return Ok(Text::Plain(text));
         }
-        let mut owned = String::from(&self.text[start..self.at]);
+        let mut len = self.at - start;
+        self.unescaped.clear();
+        self.unescaped.extend_from_slice(&self.text.as_bytes()[start..self.at]);
         loop {
             match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(Cow::Owned(owned));
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    let byte = self.escape()?;
+                    self.make_room(len);
+                    self.unescaped[len] = byte;
+                    len += 1;
                 }
-                Some(b'\\') => owned.push(self.escape()?),
                 _ => return Err(self.form("a string is closed, and control characters are escaped")),
             }
-            let start = self.at;
-            self.plain();
-            owned.push_str(&self.text[start..self.at]);
+            loop {
+                self.make_room(len);
+                let (copied, ended) = copy_plain(&self.text.as_bytes()[self.at..], &mut self.unescaped[len..]);
+                self.at += copied;
+                len += copied;
+                if ended {
+                    break;
+                }
+            }
+        }
+        self.at += 1;
+        core::str::from_utf8(&self.unescaped[..len]).map(Text::Unescaped).map_err(|_| self.form("text is UTF-8"))
+    }
+
+    /// Makes room for a word more than `len` bytes of a string that is put together.
+    fn make_room(&mut self, len: usize) {
+        if self.unescaped.len() < len + WORD {
+            self.unescaped.resize((len + WORD) * 2, 0);
         }
     }
 
@@ -173,17 +209,18 @@ impl<'de> Parser<'de> {
         self.at += plain_len(&self.text.as_bytes()[self.at..]);
     }
 
-    fn escape(&mut self) -> Result<char, CanonicalError> {
+    /// Reads an escape: all stand for characters of one byte.
+    fn escape(&mut self) -> Result<u8, CanonicalError> {
         const RULE: &str = "only quote, backslash and U+0000-U+001F are escaped, in the short form where there is one";
         let rest = &self.text.as_bytes()[self.at + 1..];
         let (value, len) = match rest.first() {
-            Some(b'"') => ('"', 2),
-            Some(b'\\') => ('\\', 2),
-            Some(b'b') => ('\u{8}', 2),
-            Some(b't') => ('\t', 2),
-            Some(b'n') => ('\n', 2),
-            Some(b'f') => ('\u{c}', 2),
-            Some(b'r') => ('\r', 2),
+            Some(b'"') => (b'"', 2),
+            Some(b'\\') => (b'\\', 2),
+            Some(b'b') => (0x08, 2),
+            Some(b't') => (b'\t', 2),
+            Some(b'n') => (b'\n', 2),
+            Some(b'f') => (0x0c, 2),
+            Some(b'r') => (b'\r', 2),
             Some(b'u') => {
                 let [b'0', b'0', high @ (b'0' | b'1'), low @ (b'0'..=b'9' | b'a'..=b'f')] =
                     *rest.get(1..5).ok_or_else(|| self.form(RULE))?
@@ -195,7 +232,7 @@ impl<'de> Parser<'de> {
                 if matches!(code, 8 | 9 | 10 | 12 | 13) {
                     return Err(self.form(RULE));
                 }
-                (char::from(code), 6)
+                (code, 6)
             }
             _ => return Err(self.form(RULE)),
         };
@@ -362,9 +399,9 @@ impl<'de> Deserializer<'de> for &mut Parser<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, CanonicalError> {
         match self.peek() {
-            Some(b'"') => match self.string()? {
-                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-                Cow::Owned(text) => visitor.visit_string(text),
+            Some(b'"') => match self.text()? {
+                Text::Plain(text) => visitor.visit_borrowed_str(text),
+                Text::Unescaped(text) => visitor.visit_str(text),
             },
             Some(b'[') => {
                 self.enter()?;
