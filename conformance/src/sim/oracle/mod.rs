@@ -255,7 +255,8 @@ impl Oracle {
             let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
             // One that is kept while it rests is handed back, or its lease ends and another looks.
             let kept = book.holds.now.is_some();
-            book.log.rests() && !works && !kept && !(self.observed && book.watch.is_behind())
+            let behind = self.observed && book.watch.is_behind();
+            book.log.rests() && !works && !kept && !behind
         })
     }
 
