@@ -10,7 +10,7 @@ use std::time::Duration;
 use plica_kernel::id::{Position, TaskId};
 use plica_kernel::state::Task;
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::{Alternative, WakeKey};
+use plica_kernel::wake::WakeKey;
 use plica_ports::Clock;
 use plica_ports::store::{Claim, Claimed, Conflict, Store, StoreError};
 use tokio::sync::Notify;
@@ -42,6 +42,8 @@ pub(crate) struct Hold {
     /// Wakes the step when the inbox moved.
     pub(crate) news: Notify,
     rest: AtomicU8,
+    /// Tells the worker that there is room for another task.
+    rested: Arc<Notify>,
     tail: AtomicU64,
     /// On the worker's clock, measured from the sending of the last accepted claim or renewal.
     deadline: Mutex<Duration>,
@@ -52,12 +54,13 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold that was asked for when the worker's clock showed `sent`.
-    pub(crate) fn new(claimed: &Claimed, sent: Duration, now: Duration, lease: Duration) -> Self {
+    pub(crate) fn new(claimed: &Claimed, sent: Duration, now: Duration, lease: Duration, rested: Arc<Notify>) -> Self {
         Self {
             claim: claimed.claim.clone(),
             lost: CancellationToken::new(),
             part: CancellationToken::new(),
             rest: AtomicU8::new(Rest::None as u8),
+            rested,
             news: Notify::new(),
             tail: AtomicU64::new(claimed.verdict.inbox_tail.0),
             deadline: Mutex::new(sent + lease),
@@ -103,10 +106,15 @@ impl Hold {
 
     /// The task waits while its jobs live.
     pub(crate) fn rest(&self, task: &Task) {
-        let background = |alternative: &Alternative| alternative.key == WakeKey::Background;
-        let by_itself = task.wake().at.is_some() || task.wake().any.iter().any(background);
+        let wake = task.wake();
+        let has = |wanted: fn(&WakeKey) -> bool| wake.any.iter().any(|alternative| wanted(&alternative.key));
+        // Where an answer is missing the end of a job brings the task no further.
+        let answered = !has(|key| matches!(key, WakeKey::Answer(_)));
+        let by_itself = wake.at.is_some() || has(|key| *key == WakeKey::Background) && answered;
         let rest = if by_itself { Rest::ForItself } else { Rest::ForOthers };
-        self.rest.store(rest as u8, Ordering::Release);
+        if self.rest.swap(rest as u8, Ordering::AcqRel) == Rest::None as u8 {
+            self.rested.notify_one();
+        }
     }
 
     /// There may be something to do.
@@ -133,22 +141,26 @@ impl Hold {
 
 /// The holds of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<Vec<Arc<Hold>>>);
+pub(crate) struct Holds {
+    all: Mutex<Vec<Arc<Hold>>>,
+    /// Said when a hold begins to rest.
+    pub(crate) rested: Arc<Notify>,
+}
 
 impl Holds {
     pub(crate) fn add(&self, hold: Arc<Hold>) {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         holds.iter().filter(|older| older.claim.task == hold.claim.task).for_each(|older| older.supersede());
         holds.push(hold);
     }
 
     pub(crate) fn remove(&self, claim: &Claim) {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.claim.run != claim.run);
     }
 
     fn all(&self) -> Vec<Arc<Hold>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Renews every lease in one statement (ST-2). A claim that is refused is lost; when the

@@ -307,7 +307,13 @@ impl Worker {
     }
 
     fn start(&self, running: &mut Running, stop: &Stop, claimed: Claimed, sent: Duration) {
-        let hold = Arc::new(Hold::new(&claimed, sent, self.host.clock.monotonic(), self.options.lease));
+        let hold = Arc::new(Hold::new(
+            &claimed,
+            sent,
+            self.host.clock.monotonic(),
+            self.options.lease,
+            running.holds.rested.clone(),
+        ));
         running.holds.add(hold.clone());
         let drive = Drive {
             host: self.host.clone(),
@@ -423,10 +429,12 @@ impl Worker {
             }
             store.wait_claimable(&self.options.queues, poll).await
         };
+        let rested = running.holds.rested.clone();
         let joined = tokio::select! {
             biased;
             Some(joined) = running.tasks.join_next() => Some(joined),
             () = stop.0.cancelled() => None,
+            () = rested.notified() => None,
             waited = work => {
                 if let Err(error) = waited {
                     self.put_up_with(running, error.into())?;

@@ -264,10 +264,11 @@ pub(super) fn lost_jobs(task: &Task, inputs: &Inputs) -> impl Iterator<Item = Se
     open.map(|(action, _)| action.seq).filter(move |seq| !heard(*seq))
 }
 
-/// Whether the task waits for what goes on in the background.
+/// Whether the task waits for what goes on in the background; a closed conversation is opened by
+/// none of it.
 fn waits_for_jobs(task: &Task) -> bool {
     let background = |alternative: &Alternative| alternative.key == WakeKey::Background;
-    task.status() == Status::Waiting && task.wake().any.iter().any(background)
+    task.status() == Status::Waiting && !task.is_closed() && task.wake().any.iter().any(background)
 }
 
 /// The move that tells the model of background jobs that have ended.

@@ -208,7 +208,8 @@ fn en_6_a_job_ends_with_its_task_and_not_with_a_turn() {
     let (hand, job) = asking();
     let (task, events, _) = taken_in(hand.task(), "run", vec![Item::Interrupt { reason: None }]);
     assert_eq!(outcome(&events), None);
-    assert_eq!(task.wake().any.len(), 2, "it waits for the job too");
+    let waits_for: Vec<_> = task.wake().any.iter().map(|alternative| &alternative.key).collect();
+    assert_eq!(waits_for, [&WakeKey::Message], "a person carries on what a person stopped");
     let (task, events, _) = taken_in(hand.task(), "run", vec![Item::Cancel { reason: None }]);
     assert_eq!((outcome(&events), task.status()), (Some((JobEnd::Killed, None)), Status::Cancelled));
     // One that has ended in time keeps its outcome.

@@ -347,13 +347,18 @@ impl Screen {
     fn suspended(&mut self, task: &TaskId, suspended: &TaskSuspended, event: &Envelope) {
         let timer =
             suspended.wake.at.map(|at| format!("waits for {}", span(Duration::from_millis(at.millis_since(event.at)))));
-        let children = suspended.wake.any.iter().any(|one| matches!(one.key, WakeKey::Group(_) | WakeKey::Background));
+        let waits = |wanted: fn(&WakeKey) -> bool| suspended.wake.any.iter().any(|one| wanted(&one.key));
         if self.centre == Centre::Worker {
             return self.rests(task, Look::Quiet, &summary(&event.payload));
         }
         match timer {
             Some(timer) => self.line(task, Look::Quiet, &timer),
-            None if children => self.line(task, Look::Quiet, "waits for its subtasks"),
+            None if waits(|key| matches!(key, WakeKey::Group(_))) => {
+                self.line(task, Look::Quiet, "waits for its subtasks")
+            }
+            None if waits(|key| *key == WakeKey::Background) => {
+                self.line(task, Look::Quiet, "waits for what goes on in the background");
+            }
             None => {}
         }
     }

@@ -7,9 +7,9 @@ mod tool;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plica_engine::Stop;
+use plica_engine::{Stop, Worker, WorkerOptions};
 use plica_kernel::event::{EventType, JobEnd, Payload};
-use plica_kernel::id::{Seq, TaskId};
+use plica_kernel::id::{Seq, TaskId, WorkerId};
 use plica_kernel::row::Status;
 use serde_json::{Value, json};
 
@@ -150,20 +150,45 @@ async fn en_6_a_job_ends_with_its_task() {
     assert_eq!(scene.tool.job(0).exit(), Some(JobEnd::Killed));
 }
 
-/// An interrupt stops the turn; the job goes on.
+/// An interrupt stops the turn; the job goes on, and its end opens no turn, nor does it in a closed
+/// conversation: the task waits for a person, and the model is told then.
 #[tokio::test(start_paused = true)]
-async fn en_6_a_job_goes_on_through_an_interrupt() {
-    let hangs = calls(&[call("Note", json!({ "note": "hang" }))]);
-    let scene = Scene::new(&[start(), hangs, say("more")]);
-    let task = scene.submit(true).await;
-    let works = scene.stage.works();
-    scene.stage.note.begun.notified().await;
-    scene.stage.client.interrupt(&task, USER, None).await.unwrap();
-    scene.rests(&task).await;
-    assert_eq!((scene.ends(&task).await, scene.tool.job(0).exit()), (vec![], None));
-    scene.stage.client.cancel(&task, USER, None).await.unwrap();
-    works.await.unwrap().unwrap();
-    assert_eq!(scene.ends(&task).await, [(JobEnd::Killed, None)]);
+async fn en_6_a_job_goes_on_through_an_interrupt_and_opens_no_turn() {
+    for closed in [false, true] {
+        let hangs = calls(&[call("Note", json!({ "note": "hang" }))]);
+        let replies = if closed { vec![start(), say("started")] } else { vec![start(), hangs] };
+        let scene = Scene::new(&[&replies[..], &[say("more")]].concat());
+        let task = scene.submit(true).await;
+        let works = scene.stage.works_with(|options| options.until_idle = false);
+        if closed {
+            scene.rests(&task).await;
+            scene.stage.client.close(&task, USER, None).await.unwrap();
+            scene.stage.reaches(&task, EventType::ConversationClosed).await;
+        } else {
+            scene.stage.note.begun.notified().await;
+            scene.stage.client.interrupt(&task, USER, None).await.unwrap();
+            scene.rests(&task).await;
+        }
+        assert_eq!((scene.ends(&task).await, scene.tool.job(0).exit()), (vec![], None));
+        scene.tool.job(0).exits(3);
+        scene.stage.reaches(&task, EventType::BackgroundJobEnded).await;
+        assert_eq!(scene.ends(&task).await, [(JobEnd::Exited, Some(3))]);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(scene.stage.count(&task, EventType::TaskWoken).await, 0);
+        assert_eq!((scene.stage.status(&task).await, scene.told(&task).await), (Status::Waiting, vec![]));
+        if closed {
+            // It was at rest, so what it did not hear meanwhile opens a turn now.
+            scene.stage.client.reopen(&task, USER, None).await.unwrap();
+        } else {
+            scene.stage.client.send(&task, USER, "more").await.unwrap();
+        }
+        while scene.stage.count(&task, EventType::TaskSuspended).await < 2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        scene.stage.is_at_rest(&task).await;
+        assert_eq!(scene.told(&task).await, [Seq(FIRST_JOB)]);
+        works.abort();
+    }
 }
 
 /// SN-1: a rewind closes the job and ends it, and the model is told when it goes on from where it
@@ -268,7 +293,8 @@ async fn st_13_a_worker_that_ends_loses_jobs_of_tasks_that_wait_for_people() {
 async fn st_13_a_worker_that_is_stopped_leaves_the_task_claimable_at_once() {
     let scene = Scene::new(&[start(), ask(), say("done")]);
     let task = scene.submit(false).await;
-    let (worker, stop) = (scene.stage.worker(), Stop::new());
+    let options = WorkerOptions::new(WorkerId::new("one").unwrap());
+    let (worker, stop) = (Worker::new(scene.stage.host.clone(), options), Stop::new());
     let told = stop.clone();
     let works = tokio::spawn(async move { worker.run(told).await });
     scene.rests(&task).await;

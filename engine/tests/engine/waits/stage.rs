@@ -70,7 +70,7 @@ pub struct Stage {
     pub store: Arc<MemoryStore>,
     pub client: Client,
     pub note: Arc<Note>,
-    host: Arc<Host>,
+    pub host: Arc<Host>,
     cast: Arc<Cast>,
     /// The agents, each of which knows all those before it.
     agents: Vec<Definition>,

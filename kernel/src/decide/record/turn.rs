@@ -151,9 +151,15 @@ fn wake_of_calls(task: &Task) -> Wake {
 }
 
 /// The wait of a turn that has ended: the next message, or the end of a child or a job that goes
-/// on by itself.
-fn wake_of_rest(task: &Task) -> Wake {
-    let mut wake = wake_of_background(task);
+/// on by itself. A turn that was broken off waits for a person alone (EN-6, RC-3, RC-11): of what
+/// ended meanwhile the model is told then.
+fn wake_of_rest(task: &Task, reason: SuspendReason) -> Wake {
+    let mut wake = match reason {
+        SuspendReason::Failed | SuspendReason::Interrupted | SuspendReason::Parked => Wake::default(),
+        SuspendReason::Message | SuspendReason::Calls | SuspendReason::Budget | SuspendReason::Rewound => {
+            wake_of_background(task)
+        }
+    };
     wake.any.insert(0, Alternative { key: WakeKey::Message, need: 1 });
     wake
 }
@@ -191,7 +197,7 @@ fn rest(
     failure: Option<Failure>,
 ) -> Result<(), RecordError> {
     snapshot_if_due(draft)?;
-    let wake = wake_of_rest(draft.task());
+    let wake = wake_of_rest(draft.task(), reason);
     draft.push("engine", Origin::Engine, None, TaskSuspended { answer, failure, reason, wake }).map(|_| ())
 }
 
