@@ -26,6 +26,7 @@ mod outside;
 mod people;
 mod planted;
 mod prng;
+mod processes;
 mod time;
 mod tools;
 mod witness;

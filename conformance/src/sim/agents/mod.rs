@@ -240,10 +240,22 @@ fn call(prng: &Prng) -> PlannedCall {
         0 => (Kind::Burst.name().to_owned(), args(prng)),
         1..=2 => ("NoSuchTool".to_owned(), args(prng)),
         3..=4 => (Kind::Mutate.name().to_owned(), r#"{"ms":"soon"}"#.to_owned()),
-        5..=16 => (prng.pick(&odd).name().to_owned(), args(prng)),
+        5..=11 => (Kind::Start.name().to_owned(), job(prng)),
+        12..=14 => (Kind::Kill.name().to_owned(), args(prng)),
+        15..=24 => (prng.pick(&odd).name().to_owned(), args(prng)),
         _ => (prng.pick(&usual).name().to_owned(), args(prng)),
     };
     PlannedCall { tool, args }
+}
+
+/// Arguments of a call that leaves a job running: one that ends soon, late or never.
+fn job(prng: &Prng) -> String {
+    let ms = prng.below(5_000);
+    match prng.below(4) {
+        0 => format!(r#"{{"ms":{ms},"note":"for good"}}"#),
+        1 => format!(r#"{{"life":{},"ms":{ms},"note":"long"}}"#, prng.between(10_000, 60_000)),
+        _ => format!(r#"{{"life":{},"ms":{ms},"note":"brief"}}"#, prng.below(8_000)),
+    }
 }
 
 fn args(prng: &Prng) -> String {
