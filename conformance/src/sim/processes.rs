@@ -32,6 +32,8 @@ pub struct Process {
     end: watch::Sender<Option<End>>,
     /// Whether the worker let go of it, which ends it.
     dropped: AtomicBool,
+    /// Whether it goes on until it is ended.
+    for_good: bool,
     /// Since when it should be gone.
     overdue: Mutex<Option<Duration>>,
 }
@@ -45,6 +47,11 @@ impl Process {
     /// Whether it is alive.
     pub fn runs(&self) -> bool {
         self.end().is_none() && !self.dropped.load(Ordering::Relaxed) && !self.worker.is_gone()
+    }
+
+    /// Whether it is alive, and will be until someone ends it.
+    pub fn lasts(&self) -> bool {
+        self.for_good && self.runs()
     }
 
     /// What it writes until it ends.
@@ -96,6 +103,7 @@ impl Handle {
             worker,
             end: watch::Sender::new(None),
             dropped: AtomicBool::new(false),
+            for_good: life.is_none(),
             overdue: Mutex::default(),
         });
         let living = process.clone();

@@ -191,11 +191,16 @@ impl World {
         }
     }
 
-    /// Looks whether jobs are alive that should not be.
+    /// Looks whether jobs are alive that should not be, and whether their tasks are due.
     async fn inspect(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK).await;
             self.oracle.look_at_processes();
+            for task in self.oracle.waiting_with_jobs() {
+                if let (Ok(Some(row)), Ok(now)) = (self.memory.row(&task).await, self.memory.now().await) {
+                    self.oracle.row_shown(&row, now);
+                }
+            }
         }
     }
 

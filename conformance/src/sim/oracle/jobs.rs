@@ -14,6 +14,7 @@ use super::event::Event;
 use super::inbox::Inbox;
 use super::log::{Status, Surroundings};
 use super::{Book, Oracle};
+use crate::sim::outside::Outside;
 use crate::sim::processes::Process;
 use crate::sim::tools::Kind;
 
@@ -139,6 +140,11 @@ impl Jobs {
         self.open().next().is_some()
     }
 
+    /// Whether those that are open go on until someone ends them.
+    pub fn last(&self, task: &TaskId, outside: &Outside) -> bool {
+        self.open().all(|(_, job)| outside.process(&format!("{task}:{}", job.call)).is_some_and(|one| one.lasts()))
+    }
+
     /// Whether the model is still to be told of some.
     pub fn any_untold(&self) -> bool {
         self.all.values().any(|job| job.ended.is_some() && !job.told)
@@ -159,6 +165,13 @@ impl Oracle {
     /// The last job of a task that is on record.
     pub fn last_job(&self, task: &TaskId) -> Option<Seq> {
         self.books().tasks.get(task)?.log.jobs.all.last_key_value().map(|(id, _)| Seq(*id))
+    }
+
+    /// Tasks that wait with live jobs.
+    pub fn waiting_with_jobs(&self) -> Vec<TaskId> {
+        let books = self.books();
+        let waits = |book: &Book| book.log.status == Status::Waiting && book.log.jobs.any_open();
+        books.tasks.iter().filter(|(_, book)| waits(book)).map(|(task, _)| task.clone()).collect()
     }
 
     /// Nothing outside outlives the hold that it is of, or its end on record.
@@ -191,8 +204,8 @@ impl Oracle {
                 return Ok(());
             }
             let due = match &book.holds.now {
-                Some(hold) => row.claimable_at.is_some_and(|at| at == hold.until),
-                None => row.claimable_at.is_some_and(|at| at <= now),
+                Some(hold) if hold.until > now => row.claimable_at == Some(hold.until),
+                _ => row.claimable_at.is_some_and(|at| at <= now),
             };
             if due { Ok(()) } else { Err(format!("waits with live jobs at {now}, and is due later: {row:?}")) }
         });

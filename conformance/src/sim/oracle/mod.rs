@@ -261,7 +261,11 @@ impl Oracle {
             let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
             // One that is kept while it rests is handed back, or its lease ends and another looks.
             // One that is kept for a job that never ends by itself rests all the same.
-            let kept = book.holds.now.is_some() && !book.log.jobs.any_open();
+            let kept = if book.log.jobs.any_open() {
+                !book.log.jobs.last(task, &self.outside)
+            } else {
+                book.holds.now.is_some()
+            };
             book.log.rests() && !works && !kept && !(self.observed && book.watch.is_behind())
         })
     }
