@@ -170,7 +170,8 @@ impl Log {
     /// Whether a turn is under way after this event (SN-5).
     fn turns(&mut self, event: &Event) {
         match event.kind.as_str() {
-            "MessagesAppended" => self.rests_between_turns = false,
+            // What lies there when a task that waits is cancelled is kept and opens no turn.
+            "MessagesAppended" if self.status != Status::Waiting => self.rests_between_turns = false,
             "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
             "TaskRewound" | "TaskForked" | "TurnInterrupted" => self.rests_between_turns = true,
             "StepAttemptAbandoned" => self.rests_between_turns = event.payload["verdict"] == "park",

@@ -318,7 +318,7 @@ impl Planted {
         match self.bug {
             Some(PlantedBug::SeenUnchecked) => batch.seen = Position(u64::MAX),
             Some(PlantedBug::NeverConsumed) => batch.consumed.clear(),
-            Some(PlantedBug::JobRowNotDue) => batch.row.wake.at = None,
+            Some(PlantedBug::JobRowNotDue) => rewrite::row_not_due(batch),
             Some(PlantedBug::BodiesDropped) => batch.blobs.clear(),
             Some(PlantedBug::ConsumedBeforeAppend) => {
                 let consumed = batch.consumed.iter().map(|position| (batch.task.clone(), *position));

@@ -135,6 +135,13 @@ fn halve_needs(body: &mut Value) {
     }
 }
 
+/// Takes a timer away that has gone off when its task begins to wait.
+pub(super) fn row_not_due(batch: &mut Batch) {
+    let last = batch.events.last().and_then(|event| serde_json::from_slice::<Value>(&event.body).ok());
+    let now = last.and_then(|last| last["at"].as_str().and_then(Timestamp::parse));
+    batch.row.wake.at = batch.row.wake.at.filter(|at| now.is_none_or(|now| *at > now));
+}
+
 fn forget_loss(body: &mut Value) {
     if body["payload"]["how"] == "lost"
         && let Some(members) = body.as_object_mut()
