@@ -110,6 +110,11 @@ impl Plan {
         })
     }
 
+    /// How far it is from a root.
+    pub fn depth(&self) -> usize {
+        depth_of(&self.id)
+    }
+
     /// Whether some reply calls this tool.
     pub fn calls(&self, kind: Kind) -> bool {
         self.steps.iter().flat_map(|step| &step.calls).any(|call| call.tool == kind.name())
@@ -153,11 +158,14 @@ impl Plans {
 
     /// A child was spawned; what it does follows from its goal.
     pub fn bear(&self, child: &TaskId, goal: &str) {
-        // Every generation adds a decision, an index and a number to the id.
-        let depth = child.as_str().split('.').count() / 3;
-        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth);
+        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth_of(child));
         self.by_id().entry(child.clone()).or_insert_with(|| Arc::new(plan));
     }
+}
+
+/// How far a task is from a root: every generation adds a decision, an index and a number to the id.
+fn depth_of(task: &TaskId) -> usize {
+    task.as_str().split('.').count() / 3
 }
 
 fn root(prng: &Prng, seed: u64, number: u64) -> Plan {

@@ -171,13 +171,21 @@ impl Log {
     fn turns(&mut self, event: &Event) {
         match event.kind.as_str() {
             // What lies there when a task that waits is cancelled is kept and opens no turn.
-            "MessagesAppended" if self.status != Status::Waiting => self.rests_between_turns = false,
+            "MessagesAppended" if self.status != Status::Waiting && !self.tells_of_a_seal() => {
+                self.rests_between_turns = false;
+            }
             "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
             "TaskRewound" | "TaskForked" | "TurnInterrupted" => self.rests_between_turns = true,
             "StepAttemptAbandoned" => self.rests_between_turns = event.payload["verdict"] == "park",
             _ if event.ends() => self.rests_between_turns = true,
             _ => {}
         }
+    }
+
+    /// Whether the last event says what became of an attempt that the one before it parked.
+    fn tells_of_a_seal(&self) -> bool {
+        let before = self.recent.iter().rev().nth(1);
+        before.is_some_and(|before| before.kind == "StepAttemptAbandoned" && before.payload["verdict"] == "park")
     }
 
     fn chain(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
