@@ -1,238 +1,39 @@
 //! One claimed task, step by step: ask the kernel what is next, do it, append.
 
 mod begin;
+mod drive;
 mod flight;
 mod foresee;
 mod foresight;
+mod record;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use plica_kernel::decide::{
-    self, Act, AfterCrash, Answer, Aside, Composer, Draft, Drafted, Foreseen, Inputs, Orphan, Prepared, RecordError,
-    Refusal, Spawn, Stamp,
-};
-use plica_kernel::event::{CallStatus, Failure, FailureReason, RequestStatus};
+use plica_kernel::decide::{self, Act, AfterCrash, Draft, Drafted, Foreseen, Orphan, Prepared, Spawn};
+use plica_kernel::event::{CallStatus, Failure, FailureReason};
 use plica_kernel::id::{CallId, DedupKey, Position, Seq};
-use plica_kernel::limits::{MODEL_RETRY_AFTER_MAX_MS, RECONSIDER_MAX, model_backoff_ms};
-use plica_kernel::row::{Blocked, Status};
-use plica_kernel::state::{ActionKind, Phase, Task};
+use plica_kernel::limits::RECONSIDER_MAX;
+use plica_kernel::row::Status;
+use plica_kernel::state::{ActionKind, Task};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
-use plica_ports::store::rules::is_woken;
-use plica_ports::store::{AppendError, ClaimAfter, Claimed, StoreError};
-use plica_ports::{ModelError, PolicyView, Reply, StopReason};
-use tokio_util::sync::CancellationToken;
+use plica_ports::store::ClaimAfter;
 
-use crate::act::{Broken, Happened, Outcome, millis};
-use crate::commit::{Committed, Committer};
-use crate::compose::{COMPOSER, Composition};
-use crate::error::LoadError;
+use crate::act::{Happened, Outcome, millis};
+use crate::commit::Committed;
+use crate::compose::Composition;
 use crate::follow::Followers;
-use crate::heartbeat::Hold;
-use crate::host::Host;
 use crate::jobs::LiveJobs;
-use crate::load::{LoadOptions, load};
-use crate::outage::Outage;
-use crate::plan::plan_calls;
-use crate::plugins::{self, Lacks};
+use crate::plugins;
 use crate::revise;
 use crate::setup::{Setup, SetupError};
+use drive::OUTAGE_REST_MS;
+pub(crate) use drive::{Drive, Ended};
 use flight::Flight;
-use foresee::add_foreseen;
 
-/// How long a task is left alone that could not go on because something was out of reach.
-const OUTAGE_REST_MS: u64 = 1_000;
 /// How long running calls are waited for once the worker is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// How a worker's hold of a task ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Handed back: it waits, is over, or is for another holder.
-    HandedBack,
-    /// Lost to another holder, or to the store's silence.
-    Lost,
-    /// Only a newer version can read it.
-    NewerVersion,
-    /// It needs plugins that this worker has not.
-    LacksPlugins,
-    /// The store cannot be reached.
-    Unavailable(String),
-}
-
-/// What a step is driven with.
-#[derive(Clone)]
-pub(crate) struct Drive {
-    pub(crate) host: Arc<Host>,
-    pub(crate) hold: Arc<Hold>,
-    pub(crate) lease: Duration,
-    /// Said when the worker is to stop: nothing new is begun.
-    pub(crate) stop: CancellationToken,
-    pub(crate) outage: Arc<Outage>,
-    pub(crate) lacks: Arc<Lacks>,
-}
-
-impl Drive {
-    /// Drives the claimed task until it is handed back or lost.
-    pub(crate) async fn run(self, claimed: Claimed) -> Ended {
-        let task = match self.load(&claimed).await {
-            Ok(task) => task,
-            Err(ended) => return ended,
-        };
-        let setup = Setup::read(&self.host, &task).await;
-        let (setup, unusable) = match setup {
-            Ok(setup) => (setup, None),
-            Err(SetupError::Unavailable(why)) => {
-                self.set_aside().await;
-                return Ended::Unavailable(why);
-            }
-            Err(SetupError::Unusable(failure)) => (Setup::none(), Some(failure)),
-        };
-        let lacking = plugins::lacking(&task, &setup.pins);
-        let needs = unusable.is_none() && !lacking.is_empty() && !needs_no_plugin(&task, &claimed.items);
-        if needs && !self.lacks.is_one_too_many(&task) {
-            tracing::warn!(task = %task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
-            self.put_off(millis(self.lease)).await;
-            return Ended::LacksPlugins;
-        }
-        let followers = match Followers::resume(&self.host, &self.hold, &task).await {
-            Ok(followers) => followers,
-            Err(why) => {
-                self.set_aside().await;
-                return Ended::Unavailable(why);
-            }
-        };
-        let seen = claimed
-            .items
-            .last()
-            .map_or(claimed.verdict.inbox_tail, |item| item.position.max(claimed.verdict.inbox_tail));
-        let mut step = Step {
-            drive: &self,
-            task,
-            setup,
-            unusable,
-            items: claimed.items,
-            seen,
-            pending: Vec::new(),
-            flight: Flight::default(),
-            jobs: LiveJobs::new(self.host.clone(), self.hold.clone()),
-            composition: Composition::default(),
-            followers,
-            spawns: BTreeMap::new(),
-            foreseen: OfCalls::default(),
-            rewinds: BTreeMap::new(),
-            looked: BTreeMap::new(),
-            after_crash: None,
-            stopping: false,
-            parting: false,
-            reconsidered: 0,
-        };
-        if needs {
-            return step.fail(plugins::missing(&lacking)).await;
-        }
-        step.go().await
-    }
-
-    /// Folds the task, and deals with one that cannot be folded (RC-9).
-    async fn load(&self, claimed: &Claimed) -> Result<Task, Ended> {
-        let id = &claimed.claim.task;
-        let content = self.host.content().map_err(|error| Ended::Unavailable(error.to_string()))?;
-        let whole = LoadOptions { whole: true, ..LoadOptions::default() };
-        let mut loaded = load(&*self.host.store, content, id, whole).await;
-        if let Err(LoadError::Content { source, .. }) = &loaded {
-            // A snapshot whose segments are gone is slower, never wrong (SN-2).
-            tracing::warn!(task = %id, %source, "snapshot passed over: folding from the first event");
-            loaded = load(&*self.host.store, content, id, LoadOptions { ignore_snapshots: true, ..whole }).await;
-        }
-        let unreadable = match loaded {
-            Ok(task) if (task.head().seq, task.head().hash) == (claimed.seq, claimed.hash) => return Ok(task),
-            Ok(task) => Blocked::UnreadableLog {
-                rule: format!("the log ends with event {} but the row with event {}", task.head().seq, claimed.seq),
-                seq: task.head().seq.next().min(claimed.seq),
-            },
-            Err(LoadError::Unreadable { seq, rule, .. }) => Blocked::UnreadableLog { rule, seq },
-            Err(LoadError::UnknownTask(_)) => Blocked::UnreadableLog { rule: "the log is empty".into(), seq: Seq(1) },
-            Err(error @ LoadError::NewerVersion { .. }) => {
-                tracing::warn!(task = %id, %error, "handed back");
-                self.put_off(millis(self.lease)).await;
-                return Err(Ended::NewerVersion);
-            }
-            Err(LoadError::Content { source, .. }) => {
-                self.set_aside().await;
-                return Err(Ended::Unavailable(source.to_string()));
-            }
-            Err(LoadError::Store(error)) => {
-                self.set_aside().await;
-                return Err(Ended::Unavailable(error.to_string()));
-            }
-        };
-        match self.host.store.block(&self.hold.claim, &unreadable).await {
-            Ok(()) => {
-                tracing::error!(task = %id, why = %unreadable, "blocked: nothing is appended to a log that cannot be verified");
-                Err(Ended::HandedBack)
-            }
-            // Whoever took the task over meanwhile is why the log is not as it was at the claim.
-            Err(AppendError::Conflict(conflict)) => {
-                tracing::warn!(task = %id, %conflict, "claim lost before the task was folded");
-                Err(Ended::Lost)
-            }
-            Err(error) => Err(Ended::Unavailable(error.to_string())),
-        }
-    }
-
-    /// Hands the claim back; when that fails the lease decides.
-    pub(crate) async fn release(&self, not_before: Option<Timestamp>) {
-        if let Err(error) = self.host.store.release(&self.hold.claim, not_before).await {
-            tracing::warn!(task = %self.hold.claim.task, %error, "the claim could not be handed back: its lease will end it");
-        }
-    }
-
-    /// Hands the claim back for a moment: an outage is no fault of the task, so the claim must
-    /// not count towards poison (ST-18).
-    async fn set_aside(&self) {
-        self.put_off(OUTAGE_REST_MS).await;
-    }
-
-    /// Hands the claim back for so long, so that it does not count towards poison (ST-18). Nothing
-    /// hands out again what rests, and observers that keep their place may not have seen all of it
-    /// yet: then the lease ends the claim, and the task is claimed once more (EN-5).
-    async fn put_off(&self, ms: u64) {
-        if self.host.is_followed() && self.rests().await.unwrap_or(true) {
-            return tracing::debug!(task = %self.hold.claim.task, "left to the end of its lease: observers may be behind");
-        }
-        self.release(Some(self.now().plus_millis(ms))).await;
-    }
-
-    /// Whether the task waits or is over, and nothing in its inbox changes that.
-    async fn rests(&self) -> Result<bool, StoreError> {
-        let (store, task) = (&self.host.store, &self.hold.claim.task);
-        let Some(row) = store.row(task).await? else { return Err(StoreError::UnknownTask(task.clone())) };
-        let rests = row.projection.status == Status::Waiting || row.projection.status.is_over();
-        let items = store.inbox(task, Position(0)).await?;
-        Ok(rests && !is_woken(row.projection.status, &row.projection.wake, &items))
-    }
-
-    fn now(&self) -> Timestamp {
-        self.hold.store_time(self.host.clock.monotonic())
-    }
-
-    fn committer(&self) -> Committer<'_> {
-        Committer { host: &self.host, hold: &self.hold, lease: self.lease, outage: &self.outage }
-    }
-}
-
-/// Whether a task is over, is to end, or is to move to another definition before anything else is
-/// done with it: no plugin is needed for that.
-fn needs_no_plugin(task: &Task, items: &[InboxItem]) -> bool {
-    let frees = |item: &InboxItem| match item.item {
-        Item::Cancel { .. } | Item::Rewind { .. } => true,
-        Item::Revise { .. } => task.is_between_steps(),
-        _ => false,
-    };
-    task.status().is_over() || items.iter().any(frees)
-}
 
 struct Step<'a> {
     drive: &'a Drive,
@@ -548,134 +349,6 @@ impl Step<'_> {
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        let claim = &self.drive.hold.claim;
-        Stamp { now: self.drive.now(), epoch: claim.epoch, run: claim.run.clone() }
-    }
-
-    /// Puts what came back and what follows from it into a draft, up to the next thing that
-    /// the outside world has to do.
-    ///
-    /// `due` is what observers want on record by now.
-    fn decide(&self, due: &Aside) -> Result<(Option<Drafted>, Act), RecordError> {
-        let mut draft = Draft::new(self.task.clone(), self.stamp());
-        if !due.is_empty() {
-            let mut observed = draft.clone();
-            match decide::observed(&mut observed, due.clone()) {
-                Ok(()) => draft = observed,
-                Err(error) => tracing::warn!(task = %self.task.id(), %error, "an observer's record does not fit"),
-            }
-        }
-        for happened in &self.pending {
-            self.record(&mut draft, happened)?;
-        }
-        self.settle(&mut draft)?;
-        let stop_request = self
-            .stopping
-            .then(|| draft.task().governance().model_action().map(|open| (open.seq, open.identity.run.clone())));
-        if let Some(Some((seq, run))) = stop_request
-            && run == self.drive.hold.claim.run
-        {
-            decide::close_request(&mut draft, seq, RequestStatus::Cancelled)?;
-        }
-        let mut inputs = Inputs {
-            now: self.drive.now(),
-            items: self.items.clone(),
-            run: self.drive.hold.claim.run.clone(),
-            pins: self.setup.pins.clone(),
-            spawns: self.spawns.clone(),
-            foreseen: self.foreseen.calls.clone(),
-            rewinds: self.rewinds.clone(),
-            stopping: self.stopping,
-            unusable: self.unusable.clone(),
-        };
-        let composer = Composer { version: COMPOSER.to_owned(), model: self.setup.model_name() };
-        let act = decide::advance(&mut draft, &mut inputs, &composer)?;
-        if draft.is_empty() {
-            return Ok((None, act));
-        }
-        Ok((Some(draft.finish()?), act))
-    }
-
-    /// Settles what a former holder left open, all together, once all of it was looked for.
-    fn settle(&self, draft: &mut Draft) -> Result<(), RecordError> {
-        let run = &self.drive.hold.claim.run;
-        let actions = draft.task().governance().actions.iter();
-        let orphans = actions.filter(|open| open.identity.run != *run && matches!(open.what, ActionKind::Call(_)));
-        let found = orphans.map(|open| Some((open.seq, self.looked.get(&open.seq)?.clone())));
-        match (found.collect::<Option<Vec<_>>>(), &self.after_crash) {
-            (Some(orphans), Some(after)) if !orphans.is_empty() => decide::settle_orphans(draft, &orphans, after),
-            _ => Ok(()),
-        }
-    }
-
-    fn record(&self, draft: &mut Draft, happened: &Happened) -> Result<(), RecordError> {
-        if let Ok(Outcome::Restored { restored, left }) = &happened.what {
-            return decide::restored(draft, *restored, left);
-        }
-        if draft.task().governance().action(happened.action).is_none() {
-            // Settled meanwhile in another way, as by late evidence: there is nothing left to say.
-            return Ok(());
-        }
-        match &happened.what {
-            Ok(Outcome::Reply { reply, elapsed }) => match &**reply {
-                Ok(reply) => {
-                    let foreseen = self.foreseen.replies.get(&happened.action);
-                    let answer = self.answer(draft.task(), reply, foreseen, *elapsed);
-                    decide::reply(draft, happened.action, answer)
-                }
-                Err(error) => {
-                    let refusal = self.refusal(draft.task(), happened.action, error, *elapsed);
-                    decide::refusal(draft, happened.action, refusal)
-                }
-            },
-            Ok(Outcome::Call { outcome, .. }) => decide::call_outcome(draft, happened.action, (**outcome).clone()),
-            // Orphans are settled together; what was put back was recorded above.
-            Ok(Outcome::Orphan(_) | Outcome::Restored { .. }) => Ok(()),
-            Err(Broken(failure)) => decide::fail(draft, failure.clone(), &self.items),
-        }
-    }
-
-    fn answer(&self, task: &Task, reply: &Reply, foreseen: Option<&Vec<Foreseen>>, elapsed: Duration) -> Answer {
-        let (mut calls, aside) = plan_calls(&self.drive.host, &self.setup, task, &reply.blocks);
-        add_foreseen(&mut calls, foreseen);
-        let policy = self.drive.host.policy.as_ref();
-        let patch = policy.and_then(|policy| {
-            let patch = policy.patch(&PolicyView { task, reply: &reply.blocks })?;
-            Some((policy.name().to_owned(), patch))
-        });
-        Answer {
-            aside,
-            blocks: reply.blocks.clone(),
-            calls,
-            cost_nano_usd: reply.cost_nano_usd,
-            elapsed_ms: millis(elapsed),
-            extra: reply.extra.clone(),
-            patch,
-            stop: reply.stop.name().to_owned(),
-            truncated: reply.stop == StopReason::Length,
-            usage: reply.usage,
-        }
-    }
-
-    fn refusal(&self, task: &Task, action: Seq, error: &ModelError, elapsed: Duration) -> Refusal {
-        let errors = match &task.runtime().phase {
-            Phase::Request(request) => request.errors,
-            _ => 0,
-        };
-        let retry_at = error.kind.is_retryable().then(|| {
-            let asked = error.retry_after.map_or(0, millis).min(MODEL_RETRY_AFTER_MAX_MS);
-            let backoff = jittered(model_backoff_ms(errors + 1), task, action);
-            self.drive.now().plus_millis(asked.max(backoff))
-        });
-        Refusal {
-            elapsed_ms: millis(elapsed),
-            kind: error.kind.name().into(),
-            message: error.message.clone(),
-            retry_at,
-        }
-    }
-
     /// Waits until something came back, arrived, is due, or the worker is to stop.
     async fn wait(&mut self, act: &Act) {
         let clock = self.drive.host.clock.clone();
@@ -749,12 +422,4 @@ impl Step<'_> {
             }
         }
     }
-}
-
-/// Between half of the back-off and the whole of it, by the request's own identity: the same
-/// on every try to record it, and spread over tasks.
-fn jittered(backoff_ms: u64, task: &Task, action: Seq) -> u64 {
-    let seed = plica_kernel::canonical::content_hash(format!("{}:{action}", task.id()).as_bytes());
-    let spread = u64::from(u16::from_be_bytes([seed.as_bytes()[0], seed.as_bytes()[1]]));
-    backoff_ms / 2 + backoff_ms / 2 * spread / u64::from(u16::MAX)
 }

@@ -213,7 +213,7 @@ impl SimTool {
     fn start(&self, args: &str, context: &CallContext) -> Option<StartedJob> {
         let slot = context.jobs.slot()?;
         let ms = ms_of(args);
-        let life = number_of(args, "life").map(|life| (Duration::from_millis(life), i32::from(ms % 3 == 0)));
+        let life = number_of(args, "life").map(|life| (Duration::from_millis(life), i32::from(ms.is_multiple_of(3))));
         let dying = Duration::from_millis(ms % 4_000);
         let (handle, process) = Handle::start(context, (self.gate.clone(), slot), life, dying, self.planted);
         self.outside.start(context.idempotency_key.as_str(), process);

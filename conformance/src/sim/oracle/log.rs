@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::event::{Contents, Event, Part, genesis, text_of};
+use super::event::{Contents, Event, Part, genesis, goes_on, text_of};
 use super::inbox::{Inbox, key_of, steers};
 use super::jobs::Jobs;
 use super::rounds::Rounds;
@@ -392,11 +392,6 @@ impl Log {
         let over = |kind: &String| kind != "BackgroundJobStarted" || self.status.is_over();
         if !self.open.values().any(over) { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
     }
-}
-
-/// Whether an action of this kind goes on while its task waits.
-fn goes_on(kind: &str) -> bool {
-    matches!(kind, "SubtaskSpawned" | "BackgroundJobStarted")
 }
 
 /// Whether what is waited for belongs to a turn that is under way.

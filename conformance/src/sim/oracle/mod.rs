@@ -266,7 +266,8 @@ impl Oracle {
             } else {
                 book.holds.now.is_some()
             };
-            book.log.rests() && !works && !kept && !(self.observed && book.watch.is_behind())
+            let behind = self.observed && book.watch.is_behind();
+            book.log.rests() && !works && !kept && !behind
         })
     }
 
