@@ -6,11 +6,13 @@ use plica_conformance::sim::{Options, PlantedBug, run, sweep};
 /// Worlds in the gate.
 const SEEDS: u64 = 500;
 /// Types of events that the worlds of the gate get to.
-const KINDS: [&str; 33] = [
+const KINDS: [&str; 35] = [
     "AgentRevised",
     "ApprovalRequested",
     "ApprovalResolved",
     "AssistantThinkingRecorded",
+    "BackgroundJobEnded",
+    "BackgroundJobStarted",
     "ContextPlanComposed",
     "ConversationClosed",
     "ConversationReopened",

@@ -11,7 +11,7 @@ use super::tools::Kind;
 
 /// The definition that a root begins with, and the bodies that it cites.
 pub fn first(plan: &Plan) -> (Definition, Vec<Blob>) {
-    let (errand, chore) = delegates();
+    let (_, errand, chore) = delegates();
     let budget = Budget { steps: plan.steps_max, ..Budget::default() };
     let mut definition =
         steering(Definition { budget, interactive: plan.interactive, on_crash: plan.on_crash, ..base() });
@@ -19,10 +19,20 @@ pub fn first(plan: &Plan) -> (Definition, Vec<Blob>) {
     (definition, vec![errand, chore])
 }
 
-/// The definition that someone wants a root to move to; `choice` says which. Some cannot be
+/// The definition that a task begins with, whether a root or a child.
+fn begun_with(plan: &Plan) -> (Definition, Vec<Blob>) {
+    let (errand, _, chore) = delegates();
+    match plan.depth() {
+        0 => first(plan),
+        1 => (errand, vec![chore]),
+        _ => (base(), Vec::new()),
+    }
+}
+
+/// The definition that someone wants a task to move to; `choice` says which. Some cannot be
 /// moved to, and some lack a tool that the agent calls.
 pub fn another(plan: &Plan, choice: u64) -> (Definition, Vec<Blob>) {
-    let (mut definition, bodies) = first(plan);
+    let (mut definition, bodies) = begun_with(plan);
     let prng = Prng::named(choice, plan.id.as_str());
     definition.instructions = format!("Do what the script says, the {choice}th way.");
     definition.on_crash = *prng.pick(&[OnCrash::Resolve, OnCrash::Redrive, OnCrash::Park]);
@@ -34,7 +44,8 @@ pub fn another(plan: &Plan, choice: u64) -> (Definition, Vec<Blob>) {
             let gone = gone.to_owned();
             definition.tools.retain(|tool| *tool != gone);
         }
-        4 => definition.interactive = !definition.interactive,
+        // A child that rested would keep its parent waiting.
+        4 if plan.depth() == 0 => definition.interactive = !definition.interactive,
         _ => {}
     }
     (definition, bodies)
@@ -45,12 +56,14 @@ pub fn blob(definition: &Definition) -> Blob {
     Blob::new(MEDIA_DEFINITION, definition.to_bytes().expect("a definition of texts"))
 }
 
-/// The agents that a root delegates to, and those delegate to in their turn.
-fn delegates() -> (Blob, Blob) {
+/// The agent that a root delegates to, also as it is stored, and the one that it delegates to in its
+/// turn.
+fn delegates() -> (Definition, Blob, Blob) {
     let chore = blob(&base());
     let mut errand = steering(base());
     errand.subagents.insert("chore".into(), chore.reference.clone());
-    (blob(&errand), chore)
+    let stored = blob(&errand);
+    (errand, stored, chore)
 }
 
 fn steering(mut definition: Definition) -> Definition {

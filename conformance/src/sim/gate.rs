@@ -70,6 +70,11 @@ impl Gate {
         }
     }
 
+    /// Whether the process stands still.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
+    }
+
     /// Stops the process where it stands.
     pub fn stall(&self) {
         self.stalled.store(true, Ordering::Relaxed);

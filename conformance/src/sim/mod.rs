@@ -4,8 +4,8 @@
 //! A world has a memory store, workers that crash, stall and are told to stop, people whose
 //! messages and answers come twice, late, too early or wrong and who move tasks to other
 //! definitions, trees of tasks that are told to stop at any moment, tools of several versions that
-//! some workers lack and that write down what they did, observers that keep their place, someone
-//! who collects content meanwhile, and a clock that someone sets. First everything goes wrong that
+//! some workers lack and that write down what they did, jobs that calls leave running, observers
+//! that keep their place, someone who collects content meanwhile, and a clock that someone sets. First everything goes wrong that
 //! can (the safety phase), then nothing does (the liveness phase), and every task has to come to
 //! its end. An oracle checks after every append what must hold whatever happens. A seed that fails
 //! prints itself and replays exactly.
@@ -26,6 +26,7 @@ mod outside;
 mod people;
 mod planted;
 mod prng;
+mod processes;
 mod time;
 mod tools;
 mod witness;

@@ -1,7 +1,9 @@
-//! The world outside: what the tools of all workers together did to it.
+//! The world outside: what the tools of all workers together did to it, and what they left running.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::processes::Process;
 
 /// What was done under one key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,13 +20,35 @@ pub struct Effect {
     pub done: u32,
 }
 
-/// Every effect by its idempotency key.
+/// Every effect, and every process that was started, by idempotency key.
 #[derive(Debug, Default)]
-pub struct Outside(Mutex<BTreeMap<String, Effect>>);
+pub struct Outside {
+    effects: Mutex<BTreeMap<String, Effect>>,
+    processes: Mutex<BTreeMap<String, Arc<Process>>>,
+}
 
 impl Outside {
     fn change(&self, key: &str, change: impl FnOnce(&mut Effect)) {
-        change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default());
+        change(self.effects.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default());
+    }
+
+    fn started(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Process>>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call leaves a process running.
+    pub fn start(&self, key: &str, process: Arc<Process>) {
+        self.started().insert(key.to_owned(), process);
+    }
+
+    /// The process that was started under a key.
+    pub fn process(&self, key: &str) -> Option<Arc<Process>> {
+        self.started().get(key).cloned()
+    }
+
+    /// Every process.
+    pub fn processes(&self) -> Vec<Arc<Process>> {
+        self.started().values().cloned().collect()
     }
 
     /// A tool's body is entered.
@@ -52,11 +76,11 @@ impl Outside {
 
     /// What was done under a key.
     pub fn effect(&self, key: &str) -> Effect {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned().unwrap_or_default()
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned().unwrap_or_default()
     }
 
     /// Everything, by key.
     pub fn all(&self) -> BTreeMap<String, Effect> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_kernel::body::{Blob, MEDIA_TEXT};
 use plica_ports::{
-    CallContext, Effect, Guard, GuardView, Record, Recovered, Ruling, Tool, ToolDeclaration, ToolError, ToolOutput,
+    CallContext, Effect, Guard, GuardView, JobState, KnownJob, Record, Recovered, Ruling, RunningJob, StartedJob, Tool,
+    ToolDeclaration, ToolError, ToolOutput,
 };
 
 use super::agents::{ASK, HURRY};
@@ -15,6 +16,7 @@ use super::gate::Gate;
 use super::oracle::Oracle;
 use super::outside::Outside;
 use super::planted::PlantedBug;
+use super::processes::Handle;
 
 /// What a tool is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +39,15 @@ pub enum Kind {
     Burst,
     /// No call of it is allowed.
     Forbidden,
+    /// Leaves a job running.
+    Start,
+    /// Ends the last job of its task, or says how that ended.
+    Kill,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Mutate,
         Self::Far,
         Self::Mail,
@@ -51,6 +57,8 @@ impl Kind {
         Self::Vague,
         Self::Burst,
         Self::Forbidden,
+        Self::Start,
+        Self::Kill,
     ];
 
     /// The tool's name.
@@ -65,6 +73,8 @@ impl Kind {
             Self::Vague => "Vague",
             Self::Burst => "Burst",
             Self::Forbidden => "Forbidden",
+            Self::Start => "Start",
+            Self::Kill => "Kill",
         }
     }
 
@@ -92,7 +102,7 @@ impl Kind {
     }
 }
 
-const SCHEMA: &str = r#"{"additionalProperties":false,"properties":{"ms":{"type":"integer"},"note":{"type":"string"}},"required":["ms","note"],"type":"object"}"#;
+const SCHEMA: &str = r#"{"additionalProperties":false,"properties":{"life":{"type":"integer"},"ms":{"type":"integer"},"note":{"type":"string"}},"required":["ms","note"],"type":"object"}"#;
 
 /// A tool in the hands of one worker process.
 pub struct SimTool {
@@ -188,13 +198,37 @@ impl SimTool {
                 return Err(ToolError::unknown(format!("no telling what became of {key}")));
             }
             Kind::Far => {}
+            Kind::Kill => self.kill(context).await,
             _ => self.land(key),
         }
         tokio::time::sleep(Duration::from_millis(half)).await;
         self.gate.pass().await;
+        let job = (self.kind == Kind::Start).then(|| self.start(args, context)).flatten();
         self.outside.done(key);
         let key = if self.planted == Some(PlantedBug::ResultsMixedUp) { "another call" } else { key };
-        Ok(self.output(key, args))
+        Ok(ToolOutput { job, ..self.output(key, args) })
+    }
+
+    /// Leaves a job running, if there is room for another.
+    fn start(&self, args: &str, context: &CallContext) -> Option<StartedJob> {
+        let slot = context.jobs.slot()?;
+        let ms = ms_of(args);
+        let life = number_of(args, "life").map(|life| (Duration::from_millis(life), i32::from(ms.is_multiple_of(3))));
+        let dying = Duration::from_millis(ms % 4_000);
+        let (handle, process) = Handle::start(context, (self.gate.clone(), slot), life, dying, self.planted);
+        self.outside.start(context.idempotency_key.as_str(), process);
+        Some(StartedJob { job: RunningJob::new(handle), what: format!("a job\nof {}", context.call) })
+    }
+
+    /// Ends the last job of the task, if it runs here.
+    async fn kill(&self, context: &CallContext) {
+        let Some(id) = self.oracle.last_job(&context.task) else { return };
+        let known = context.jobs.job(id).await;
+        self.oracle.note(|| format!("job {id} of {} is to be killed: {known:?}", context.task));
+        if let Ok(Some(KnownJob { state: JobState::Running(job), .. })) = known {
+            job.kill().await;
+        }
+        self.gate.pass().await;
     }
 
     fn output(&self, key: &str, args: &str) -> ToolOutput {
@@ -211,8 +245,12 @@ impl SimTool {
 
 /// The milliseconds that arguments ask for.
 fn ms_of(args: &str) -> u64 {
+    number_of(args, "ms").unwrap_or(0)
+}
+
+fn number_of(args: &str, name: &str) -> Option<u64> {
     let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
-    args["ms"].as_u64().unwrap_or(0)
+    args[name].as_u64()
 }
 
 #[async_trait]

@@ -60,6 +60,7 @@ impl Witness {
                 "LateResultRecorded",
                 "TaskCreated",
                 "AgentRevised",
+                "BackgroundJobEnded",
             ];
             let wanted = if texts.iter().any(|kind| body["type"] == *kind) { cited } else { self.oracle.unseen(cited) };
             for reference in wanted {
@@ -72,6 +73,13 @@ impl Witness {
             self.oracle.grew(task, &stored, &contents);
         }
         (stored.len(), contents)
+    }
+
+    /// Shows the oracle what the row of a task has become.
+    async fn look_at_row(&self, task: &TaskId) {
+        if let (Ok(Some(row)), Ok(now)) = (self.inner.row(task).await, self.inner.now().await) {
+            self.oracle.row_shown(&row, now);
+        }
     }
 
     /// Shows the oracle what an append delivered.
@@ -126,6 +134,7 @@ impl Layer for Witness {
         let released = self.inner.release(claim, not_before).await;
         if released.is_ok() {
             self.oracle.released(claim, not_before);
+            self.look_at_row(&claim.task).await;
         }
         released
     }
@@ -142,6 +151,7 @@ impl Layer for Witness {
         match &appended {
             Ok(Appended { verdict, held }) => {
                 self.oracle.appended(claim, batch, &contents, (verdict.now, *held));
+                self.look_at_row(&claim.task).await;
             }
             // The fate of one that is unknown shows by itself.
             Err(AppendError::CommitUnknown { .. }) => {}

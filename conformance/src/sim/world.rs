@@ -115,6 +115,7 @@ impl World {
             everyone.spawn(self.clone().keep_working(slot));
         }
         everyone.spawn(self.clone().meddle());
+        everyone.spawn(self.clone().inspect());
         tokio::select! {
             biased;
             () = self.oracle.broken() => {}
@@ -187,6 +188,19 @@ impl World {
             self.oracle.unblocking(&row.id);
             // The row is there, and a store in memory does not fail.
             let _ = self.memory.unblock(&row.id).await;
+        }
+    }
+
+    /// Looks whether jobs are alive that should not be, and whether their tasks are due.
+    async fn inspect(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.oracle.look_at_processes();
+            for task in self.oracle.waiting_with_jobs() {
+                if let (Ok(Some(row)), Ok(now)) = (self.memory.row(&task).await, self.memory.now().await) {
+                    self.oracle.row_shown(&row, now);
+                }
+            }
         }
     }
 

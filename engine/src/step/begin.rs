@@ -57,7 +57,7 @@ impl Step<'_> {
                 }
                 self.hand_back_observed().await
             }
-            Act::HandBack => Some(self.hand_back().await),
+            Act::HandBack => Some(self.leave().await),
         }
     }
 
@@ -109,6 +109,17 @@ impl Step<'_> {
     /// Nothing starts once the worker's own deadline has passed (EN-2).
     fn may_start(&self) -> bool {
         self.drive.host.clock.monotonic() < self.drive.hold.deadline()
+    }
+
+    /// Leaves the task to another holder; for a while if that has to be one with other plugins.
+    async fn leave(&self) -> Ended {
+        let lacking = plugins::lacking(&self.task, &self.setup.pins);
+        if self.unusable.is_some() || lacking.is_empty() {
+            return self.hand_back().await;
+        }
+        tracing::warn!(task = %self.task.id(), lacking = lacking.join(", "), "left to a worker that has what it needs");
+        self.put_off(act::millis(self.drive.lease)).await;
+        Ended::LacksPlugins
     }
 
     /// Leaves what is open to the next holder.

@@ -21,9 +21,11 @@ use crate::steering::{self, SPAWNING_TOOL};
 
 impl Step<'_> {
     pub(super) async fn look_at_inbox(&mut self) -> Result<(), StoreError> {
-        if self.drive.hold.tail() > self.seen {
+        // What is heard of while the inbox is read may not be among what was read.
+        let tail = self.drive.hold.tail();
+        if tail > self.seen {
             let new = self.drive.host.store.inbox(self.task.id(), self.seen).await?;
-            self.seen = new.last().map_or(self.drive.hold.tail(), |item| item.position.max(self.drive.hold.tail()));
+            self.seen = new.last().map_or(tail, |item| item.position.max(tail));
             self.items.extend(new);
         }
         self.read_answers().await;

@@ -195,7 +195,7 @@ async fn sp_3_what_is_next_needs_no_bodies() {
         items: Vec::new(),
         run: plica_kernel::id::RunId::new("another").unwrap(),
         rewinds: Default::default(),
-        pins: Vec::new(),
+        pins: state.governance().pins.clone(),
         foreseen: Default::default(),
         spawns: Default::default(),
         stopping: false,

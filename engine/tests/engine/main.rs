@@ -8,6 +8,7 @@ mod collect;
 mod common;
 mod content;
 mod crash;
+mod inbox;
 mod jobs;
 mod observers;
 mod outage;

@@ -7,10 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_engine::{ClientError, Stop};
 use plica_kernel::event::{CallStatus, EventType, FailureReason, Payload, PluginPin};
-use plica_kernel::id::TaskId;
+use plica_kernel::id::{DedupKey, Seq, TaskId};
 use plica_kernel::row::Status;
+use plica_kernel::wake::Item;
 use plica_ports::{
-    CallContext, Guard, GuardView, Outgoing, Parcel, Record, Ruling, Tool, ToolDeclaration, ToolError, ToolOutput,
+    CallContext, Guard, GuardView, Outgoing, Parcel, Record, Ruling, Store, Tool, ToolDeclaration, ToolError,
+    ToolOutput,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -121,6 +123,27 @@ async fn rc_8_a_cancel_needs_no_plugin() {
     stage.client.cancel(&task, USER, None).await.unwrap();
     stage.worker_of(|host| host).run(Stop::new()).await.unwrap();
     assert_eq!(stage.status(&task).await, Status::Cancelled);
+}
+
+/// A rewind needs no plugin, but one that is refused leaves what the task needs in force.
+#[tokio::test(start_paused = true)]
+async fn rc_8_a_refused_rewind_lets_nobody_go_on_who_lacks_a_plugin() {
+    let stage = Stage::new(&[("main", &[ask(), note("a"), say("done")])]);
+    let task = stage.submit(|_| ()).await;
+    stage.work().await;
+    let (nowhere, key) = (Item::Rewind { to_seq: Seq(999) }, DedupKey::new("nowhere").unwrap());
+    stage.store.deliver(&task, USER, &nowhere, &key).await.unwrap();
+    answer(&stage, &task).await;
+    let (other, stop) = (stage.worker_of(|host| host), Stop::new());
+    let told = stop.clone();
+    let works = tokio::spawn(async move { other.run(told).await });
+    stage.reaches(&task, EventType::LateResultRecorded).await;
+    stop.stop();
+    works.await.unwrap().unwrap();
+    assert_eq!(stage.kinds(&task).await.last(), Some(&EventType::LateResultRecorded), "refused, and no more");
+    stage.work().await;
+    assert_eq!(stage.status(&task).await, Status::Completed);
+    stage.is_at_rest(&task).await;
 }
 
 /// Another version is on record before it is used, and settles nothing that the one before it

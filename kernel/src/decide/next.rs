@@ -121,7 +121,7 @@ pub enum Act {
 ///
 /// The order: background jobs of former holders are lost; late evidence, closing and reopening come first, even for a task that is over, and
 /// so do answers that came too late; a cancel ends the task and an interrupt the turn, whatever
-/// it does; a waiting task wakes or rests; what a former holder left open is settled before
+/// it does; a worker that lacks a plugin goes no further; a waiting task wakes or rests; what a former holder left open is settled before
 /// anything new; then the step goes on where its phase says.
 ///
 /// Every item that can wake a task is taken by some move, so no item wakes one for ever (ST-7).
@@ -146,8 +146,15 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
     if let Some(position) = revision_among(task, inputs) {
         return Next::Act(Act::Revise(position));
     }
+    let lacks = inputs.unusable.is_none() && lacks_plugins(task, inputs);
     if task.status() == Status::Waiting {
-        return waiting(task, inputs);
+        return match waiting(task, inputs) {
+            Next::Record(_) if lacks => Next::Act(Act::HandBack),
+            next => next,
+        };
+    }
+    if lacks {
+        return Next::Act(Act::HandBack);
     }
     if let Some(item) = inputs.items.iter().find(|item| matches!(item.item, Item::Interrupt { .. })) {
         return Next::Record(Move::Interrupt(item.position));
@@ -254,6 +261,13 @@ pub(super) fn came_too_late(task: &Task, item: &Item) -> bool {
         Item::Resolve { call, .. } => call.decision <= task.head().seq && !is_unknown(task, *call),
         _ => false,
     }
+}
+
+/// Whether a plugin is in force in the task that this worker has not. An order that needs none, and
+/// turned out to change nothing, does not entitle it to go on (RC-8).
+fn lacks_plugins(task: &Task, inputs: &Inputs) -> bool {
+    let has = |pin: &PluginPin| inputs.pins.iter().any(|mine| mine.is_same_plugin(pin));
+    !task.governance().pins.iter().all(has)
 }
 
 /// Background jobs of former holders that none of them has said the end of: they are gone with the

@@ -110,6 +110,11 @@ impl Plan {
         })
     }
 
+    /// How far it is from a root.
+    pub fn depth(&self) -> usize {
+        depth_of(&self.id)
+    }
+
     /// Whether some reply calls this tool.
     pub fn calls(&self, kind: Kind) -> bool {
         self.steps.iter().flat_map(|step| &step.calls).any(|call| call.tool == kind.name())
@@ -153,11 +158,14 @@ impl Plans {
 
     /// A child was spawned; what it does follows from its goal.
     pub fn bear(&self, child: &TaskId, goal: &str) {
-        // Every generation adds a decision, an index and a number to the id.
-        let depth = child.as_str().split('.').count() / 3;
-        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth);
+        let plan = errand(&Prng::named(self.seed, goal), child.clone(), goal, depth_of(child));
         self.by_id().entry(child.clone()).or_insert_with(|| Arc::new(plan));
     }
+}
+
+/// How far a task is from a root: every generation adds a decision, an index and a number to the id.
+fn depth_of(task: &TaskId) -> usize {
+    task.as_str().split('.').count() / 3
 }
 
 fn root(prng: &Prng, seed: u64, number: u64) -> Plan {
@@ -240,10 +248,22 @@ fn call(prng: &Prng) -> PlannedCall {
         0 => (Kind::Burst.name().to_owned(), args(prng)),
         1..=2 => ("NoSuchTool".to_owned(), args(prng)),
         3..=4 => (Kind::Mutate.name().to_owned(), r#"{"ms":"soon"}"#.to_owned()),
-        5..=16 => (prng.pick(&odd).name().to_owned(), args(prng)),
+        5..=11 => (Kind::Start.name().to_owned(), job(prng)),
+        12..=14 => (Kind::Kill.name().to_owned(), args(prng)),
+        15..=24 => (prng.pick(&odd).name().to_owned(), args(prng)),
         _ => (prng.pick(&usual).name().to_owned(), args(prng)),
     };
     PlannedCall { tool, args }
+}
+
+/// Arguments of a call that leaves a job running: one that ends soon, late or never.
+fn job(prng: &Prng) -> String {
+    let ms = prng.below(5_000);
+    match prng.below(4) {
+        0 => format!(r#"{{"ms":{ms},"note":"for good"}}"#),
+        1 => format!(r#"{{"life":{},"ms":{ms},"note":"long"}}"#, prng.between(10_000, 60_000)),
+        _ => format!(r#"{{"life":{},"ms":{ms},"note":"brief"}}"#, prng.below(8_000)),
+    }
 }
 
 fn args(prng: &Prng) -> String {

@@ -110,9 +110,10 @@ pub(super) fn sending(prng: &Prng, task: &str, nth: u64) -> Sending {
 /// Something that a person sends to a child, past its parent.
 fn order(prng: &Prng, task: &str) -> Sending {
     let reason = Some("from above".to_owned());
-    let item = match prng.below(3) {
-        0 => Item::Cancel { reason },
-        1 => Item::Interrupt { reason },
+    let item = match prng.below(4) {
+        0 => return at_some_time(prng, Sent::Another(prng.below(1_000)), 8_000),
+        1 => Item::Cancel { reason },
+        2 => Item::Interrupt { reason },
         _ => Item::Message { text: format!("a word to {task}") },
     };
     at_some_time(prng, Sent::Item(item), 8_000)

@@ -9,8 +9,9 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 10] = [
+const TRACES: [&str; 11] = [
     "AgentRevised",
+    "BackgroundJobEnded",
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",
@@ -126,9 +127,10 @@ impl<'a> Account<'a> {
         let made_up = self.events.iter().find(|event| match event.kind.as_str() {
             "TurnInterrupted" => !self.interrupted,
             "TaskCancelled" => !self.cancelled,
-            // What the engine itself rules when nobody did, and what it says of children that it stops.
+            // What the engine itself rules when nobody did, and what it says of children and jobs that
+            // it stops.
             "ApprovalResolved" => event.payload["verdict"] != "expire" || event.actor != "engine",
-            "SubtaskCompleted" => event.actor != "engine",
+            "BackgroundJobEnded" | "SubtaskCompleted" => event.actor != "engine",
             kind => TRACES.contains(&kind),
         });
         match made_up {

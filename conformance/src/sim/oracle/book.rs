@@ -40,6 +40,7 @@ impl Book {
             let landing =
                 self.landings.get(&to).ok_or_else(|| format!("rewound to event {to}, where a turn was under way"))?;
             self.shown.truncate(landing.shown);
+            self.log.jobs.went_back(&landing.log.jobs);
         }
         if self.log.rests_between_turns {
             self.landings.insert(event.seq, Landing { log: self.log.clone(), shown: self.shown.len() });

@@ -81,6 +81,7 @@ impl Oracle {
                 Ok(())
             }
         });
+        self.let_go(&claim.task, claim.epoch.0);
     }
 
     /// A task was blocked by its holder.

@@ -155,6 +155,11 @@ impl Event {
     }
 }
 
+/// Whether an action of this kind goes on while its task waits.
+pub fn goes_on(kind: &str) -> bool {
+    matches!(kind, "SubtaskSpawned" | "BackgroundJobStarted")
+}
+
 /// The whole text of a body: a text, or a reference to one.
 pub fn text_of(body: &Value, contents: &Contents) -> Result<String, String> {
     if let Some(text) = body.as_str() {

@@ -147,6 +147,11 @@ impl Inbox {
         self.there.values().any(|there| matches!(there.item, Item::Cancel { .. }))
     }
 
+    /// Whether such an item lies there untaken.
+    pub fn holds(&self, such: impl Fn(&Item) -> bool) -> bool {
+        self.untaken_items().any(such)
+    }
+
     /// Whether an untaken cancel or interrupt lies there.
     pub fn is_told_to_stop(&self) -> bool {
         self.untaken_items()

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::event::{Contents, Event, Part, genesis, text_of};
+use super::event::{Contents, Event, Part, genesis, goes_on, text_of};
 use super::inbox::{Inbox, key_of, steers};
+use super::jobs::Jobs;
 use super::rounds::Rounds;
 use super::waits::Need;
 use super::wake::Wake;
@@ -40,9 +41,9 @@ pub struct Log {
     pub hash: String,
     pub status: Status,
     ledger: String,
-    at: String,
+    pub at: String,
     epoch: u64,
-    run: String,
+    pub run: String,
     /// Events that the append in progress still lacks.
     owed: u64,
     decisions: BTreeSet<u64>,
@@ -51,6 +52,7 @@ pub struct Log {
     /// Positions that `TaskWoken` events name.
     woken_by: BTreeSet<u64>,
     pub rounds: Rounds,
+    pub jobs: Jobs,
     /// The answer that the task ended with.
     pub answer: Option<Value>,
     /// Whether a message, and nothing but people, can make it go on.
@@ -88,6 +90,8 @@ impl Log {
         self.at.clone_from(&event.at);
         self.recent.push(event.clone());
         self.turns(event);
+        let append = self.recent.first().map_or(event.seq, |first| first.seq);
+        self.jobs.push(event, append, around)?;
         match event.kind.as_str() {
             "MessagesAppended" => self.messages(event, inbox, around),
             "TaskWoken" => {
@@ -160,19 +164,28 @@ impl Log {
 
     /// Whether something is under way that a definition is used for.
     fn works(&self) -> bool {
-        self.open.values().any(|kind| kind != "SubtaskSpawned")
+        self.open.values().any(|kind| !goes_on(kind))
     }
 
     /// Whether a turn is under way after this event (SN-5).
     fn turns(&mut self, event: &Event) {
         match event.kind.as_str() {
-            "MessagesAppended" => self.rests_between_turns = false,
+            // What lies there when a task that waits is cancelled is kept and opens no turn.
+            "MessagesAppended" if self.status != Status::Waiting && !self.tells_of_a_seal() => {
+                self.rests_between_turns = false;
+            }
             "TaskSuspended" => self.rests_between_turns = !in_the_middle(&event.payload["reason"]),
             "TaskRewound" | "TaskForked" | "TurnInterrupted" => self.rests_between_turns = true,
             "StepAttemptAbandoned" => self.rests_between_turns = event.payload["verdict"] == "park",
             _ if event.ends() => self.rests_between_turns = true,
             _ => {}
         }
+    }
+
+    /// Whether the last event says what became of an attempt that the one before it parked.
+    fn tells_of_a_seal(&self) -> bool {
+        let before = self.recent.iter().rev().nth(1);
+        before.is_some_and(|before| before.kind == "StepAttemptAbandoned" && before.payload["verdict"] == "park")
     }
 
     fn chain(&mut self, event: &Event, around: &Surroundings<'_>) -> Result<(), String> {
@@ -305,6 +318,10 @@ impl Log {
             return match due {
                 // A child that was told to stop gave back what it did not spend.
                 None if item["kind"] == "budget" && self.rounds.has_room() => Ok(()),
+                // A job that was lost came in no item.
+                None if item["kind"] == "job" && wake.keys.contains_key("background") && self.jobs.any_untold() => {
+                    Ok(())
+                }
                 Some(due) if wake.at.as_deref() == Some(due) && due <= event.at.as_str() => Ok(()),
                 _ => Err(format!("woken at {} by a timer due {due:?}, it waits until {:?}", event.at, wake.at)),
             };
@@ -336,7 +353,7 @@ impl Log {
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
         let reason = event.text("reason")?;
         self.waits_for_message = !in_the_middle(&event.payload["reason"]);
-        let expected = if reason == "budget" {
+        let mut expected = if reason == "budget" {
             self.rounds.waits.wake_of_budget()
         } else if self.waits_for_message {
             self.rounds.turn_ended();
@@ -344,10 +361,13 @@ impl Log {
         } else {
             self.rounds.waits.wake_of_calls(&self.rounds.calls)
         };
+        if (self.waits_for_message || reason == "budget") && self.jobs.any_open() {
+            expected.keys.insert("background".into(), 1);
+        }
         if self.wake != expected {
             return Err(format!("suspended until {:?}, its calls wait for {expected:?}", self.wake));
         }
-        match self.open.iter().find(|(_, kind)| *kind != "SubtaskSpawned") {
+        match self.open.iter().find(|(_, kind)| !goes_on(kind)) {
             Some((seq, kind)) => Err(format!("the task waits while {kind} {seq} is open")),
             None => Ok(()),
         }
@@ -368,7 +388,9 @@ impl Log {
 
     /// The task is over, or rests for good.
     pub fn ended(&self) -> Result<(), String> {
-        if self.open.is_empty() { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
+        // One that waits keeps its jobs.
+        let over = |kind: &String| kind != "BackgroundJobStarted" || self.status.is_over();
+        if !self.open.values().any(over) { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
     }
 }
 

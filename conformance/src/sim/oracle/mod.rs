@@ -12,6 +12,7 @@ mod family;
 mod force;
 mod hold;
 mod inbox;
+mod jobs;
 mod log;
 mod reckoning;
 mod rounds;
@@ -37,6 +38,7 @@ use book::Book;
 pub use event::{Contents, references};
 use event::{Event, sha256};
 pub use inbox::Sent;
+use jobs::row_wakes;
 use log::{Status, Surroundings};
 use reckoning::finish_task;
 pub use waits::Need;
@@ -215,7 +217,11 @@ impl Oracle {
             }
             self.check(task, |book| book.push(&event?, &around));
         }
-        self.check(task, |book| book.log.append_ends());
+        self.check(task, |book| {
+            book.log.append_ends()?;
+            let run = book.log.run.clone();
+            book.log.jobs.append_ends(&run, &book.inbox)
+        });
         self.pass_on(task);
     }
 
@@ -254,7 +260,12 @@ impl Oracle {
         books.tasks.get(task).is_some_and(|book| {
             let works = book.inbox.has_work(book.log.status.is_over(), &book.log.wake);
             // One that is kept while it rests is handed back, or its lease ends and another looks.
-            let kept = book.holds.now.is_some();
+            // One that is kept for a job that never ends by itself rests all the same.
+            let kept = if book.log.jobs.any_open() {
+                !book.log.jobs.last(task, &self.outside)
+            } else {
+                book.holds.now.is_some()
+            };
             let behind = self.observed && book.watch.is_behind();
             book.log.rests() && !works && !kept && !behind
         })
@@ -272,6 +283,7 @@ impl Oracle {
             if (book.log.seq, &book.log.hash) != (batch.row.seq.0, &batch.row.hash.to_string()) {
                 return Err(format!("acknowledged up to event {}, the log ends at {}", batch.row.seq, book.log.seq));
             }
+            row_wakes(book, &batch.row)?;
             let cancel = book.inbox.cancel_up_to(batch.seen.0);
             let recent = take(&mut book.log.recent);
             let mut account = Account::new(&recent, contents, &book.log.rounds.waits);
@@ -299,6 +311,9 @@ impl Oracle {
             }
             Ok(())
         });
+        if !held {
+            self.let_go(&claim.task, claim.epoch.0);
+        }
     }
 
     /// An append was not acknowledged: nothing of it may be there.

@@ -141,6 +141,16 @@ bugs! {
     YoungCollected,
     /// Content that nothing reaches is never collected.
     GarbageKept,
+    /// What a former holder ran is not recorded as lost.
+    JobLossForgotten,
+    /// The model is told twice how a job ended.
+    JobToldTwice,
+    /// A job goes on though it is told to end.
+    JobOutlivesHold,
+    /// A job that was killed is said to have exited.
+    JobExitInvented,
+    /// A task that waits with live jobs is not due.
+    JobRowNotDue,
     /// What forks reach is not looked at when content is collected.
     ForkOverlooked,
 }
@@ -160,6 +170,8 @@ impl PlantedBug {
             | Self::ParkedIsRedriven
             | Self::RevisionRefused
             | Self::HandedBackUnobserved
+            | Self::JobLossForgotten
+            | Self::JobToldTwice
             | Self::PlaceTooFar => Side::Worker,
             _ => Side::Store,
         }
@@ -190,8 +202,8 @@ struct State {
     taken: BTreeMap<TaskId, InboxItem>,
     /// Interrupts that nobody is told of.
     hidden: BTreeSet<(TaskId, Position)>,
-    /// The last ruling that let a call of each task run.
-    approved: BTreeMap<TaskId, u64>,
+    /// What the bug remembers of each task.
+    remembered: BTreeMap<TaskId, u64>,
 }
 
 /// A layer with a bug.
@@ -306,6 +318,7 @@ impl Planted {
         match self.bug {
             Some(PlantedBug::SeenUnchecked) => batch.seen = Position(u64::MAX),
             Some(PlantedBug::NeverConsumed) => batch.consumed.clear(),
+            Some(PlantedBug::JobRowNotDue) => rewrite::row_not_due(batch),
             Some(PlantedBug::BodiesDropped) => batch.blobs.clear(),
             Some(PlantedBug::ConsumedBeforeAppend) => {
                 let consumed = batch.consumed.iter().map(|position| (batch.task.clone(), *position));
@@ -327,7 +340,7 @@ impl Planted {
             Some(bug) => {
                 rewrite::deliveries(bug, batch);
                 let mut state = self.state();
-                rewrite::events(bug, batch, state.approved.entry(batch.task.clone()).or_default());
+                rewrite::events(bug, batch, state.remembered.entry(batch.task.clone()).or_default());
             }
             None => {}
         }

@@ -64,9 +64,9 @@ pub(super) fn deliveries(bug: PlantedBug, batch: &mut Batch) {
     }
 }
 
-/// What a bug does to the events of an append; `approved` is the last ruling of the task that
-/// let a call run.
-pub(super) fn events(bug: PlantedBug, batch: &mut Batch, approved: &mut u64) {
+/// What a bug does to the events of an append; `remembered` is what it remembers of the task: the
+/// last ruling that let a call run, or the last job that the model was told of.
+pub(super) fn events(bug: PlantedBug, batch: &mut Batch, remembered: &mut u64) {
     match bug {
         PlantedBug::NeedCountedTwice => {
             batch.row.wake.any.iter_mut().for_each(|one| one.need = one.need.div_ceil(2));
@@ -81,7 +81,9 @@ pub(super) fn events(bug: PlantedBug, batch: &mut Batch, approved: &mut u64) {
                 }
             });
         }
-        PlantedBug::ApprovalReused => rechain(batch, |body| reuse_approval(body, approved)),
+        PlantedBug::ApprovalReused => rechain(batch, |body| reuse_approval(body, remembered)),
+        PlantedBug::JobLossForgotten => rechain(batch, forget_loss),
+        PlantedBug::JobToldTwice => rechain(batch, |body| tell_twice(body, remembered)),
         PlantedBug::DigestUnbound => rechain(batch, |body| {
             if let Some(digest) = body["payload"]["digest"].as_str() {
                 body["payload"]["digest"] = Value::from(digest.chars().rev().collect::<String>());
@@ -130,6 +132,34 @@ fn halve_needs(body: &mut Value) {
         if let Some(need) = one["need"].as_u64() {
             one["need"] = Value::from(need.div_ceil(2));
         }
+    }
+}
+
+/// Takes a timer away that has gone off when its task begins to wait.
+pub(super) fn row_not_due(batch: &mut Batch) {
+    let last = batch.events.last().and_then(|event| serde_json::from_slice::<Value>(&event.body).ok());
+    let now = last.and_then(|last| last["at"].as_str().and_then(Timestamp::parse));
+    batch.row.wake.at = batch.row.wake.at.filter(|at| now.is_none_or(|now| *at > now));
+}
+
+fn forget_loss(body: &mut Value) {
+    if body["payload"]["how"] == "lost"
+        && let Some(members) = body.as_object_mut()
+    {
+        members.retain(|name, _| name != "action" && name != "parent");
+        body["type"] = Value::from("ExtensionRecorded");
+        body["payload"] = json!({"body": "", "kind": "lost", "plugin": "sim"});
+    }
+}
+
+fn tell_twice(body: &mut Value, told: &mut u64) {
+    if body["type"] != "MessagesAppended" {
+        return;
+    }
+    match body["payload"]["jobs"][0].as_u64() {
+        Some(job) => *told = job,
+        None if *told > 0 => body["payload"]["jobs"] = json!([*told]),
+        None => {}
     }
 }
 
