@@ -119,10 +119,11 @@ pub enum Act {
 
 /// What happens next, from the state and the inputs alone (EN-1).
 ///
-/// The order: background jobs of former holders are lost; late evidence, closing and reopening come first, even for a task that is over, and
-/// so do answers that came too late; a cancel ends the task and an interrupt the turn, whatever
-/// it does; a worker that lacks a plugin goes no further; a waiting task wakes or rests; what a former holder left open is settled before
-/// anything new; then the step goes on where its phase says.
+/// The order: background jobs of former holders are lost; late evidence, closing and reopening come
+/// first, even for a task that is over, and so do answers that came too late; a cancel ends the task
+/// and an interrupt the turn, whatever it does; a worker that lacks a plugin goes no further; a waiting
+/// task wakes or rests; what a former holder left open is settled before anything new; then the step
+/// goes on where its phase says.
 ///
 /// Every item that can wake a task is taken by some move, so no item wakes one for ever (ST-7).
 pub fn next(task: &Task, inputs: &Inputs) -> Next {
