@@ -34,16 +34,36 @@ impl Before {
     /// Reads the file at `place`, keeping its bytes if they are at most `kept_max`. `None` says
     /// that there is no file. It has to be writable: a rename would not ask for that.
     pub(crate) fn read(place: &Place, kept_max: u64, cancel: &Cancel) -> Result<Option<Self>, BeforeError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let (file, metadata) = match open_regular(&place.parent, Path::new(&place.name), &mut options) {
-            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(BeforeError::Open)?,
-        };
+        let Some((file, metadata)) = Self::open(place)? else { return Ok(None) };
         Self::read_open(file, &metadata, kept_max, cancel).map(Some)
     }
 
-    fn read_open(mut file: File, metadata: &Metadata, kept_max: u64, cancel: &Cancel) -> Result<Self, BeforeError> {
+    /// Reads the file at `place` as [`Self::read`] does, but not if it has more than `max` bytes.
+    pub(crate) fn read_at_most(place: &Place, max: u64, cancel: &Cancel) -> Result<AtMost, BeforeError> {
+        let Some((file, metadata)) = Self::open(place)? else { return Ok(AtMost::Absent) };
+        if metadata.len() > max {
+            return Ok(AtMost::Over(metadata.len()));
+        }
+        // It may grow meanwhile, without end.
+        let before = Self::read_open(file.take(max + 1), &metadata, max, cancel)?;
+        Ok(if before.bytes.is_some() { AtMost::Read(before) } else { AtMost::Over(before.size) })
+    }
+
+    fn open(place: &Place) -> Result<Option<(File, Metadata)>, BeforeError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match open_regular(&place.parent, Path::new(&place.name), &mut options) {
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(BeforeError::Open),
+        }
+    }
+
+    fn read_open(
+        mut file: impl io::Read,
+        metadata: &Metadata,
+        kept_max: u64,
+        cancel: &Cancel,
+    ) -> Result<Self, BeforeError> {
         let mut hasher = Sha256::new();
         let mut bytes = Some(Vec::new());
         let mut size = 0_u64;
@@ -71,6 +91,16 @@ impl Before {
             owner: (metadata.uid(), metadata.gid()),
         })
     }
+}
+
+/// What a file was, if it was small enough to be read.
+pub(crate) enum AtMost {
+    /// There was no file.
+    Absent,
+    /// This, with its bytes.
+    Read(Before),
+    /// At least this many bytes, which were too many.
+    Over(u64),
 }
 
 /// Why what a file was could not be told.

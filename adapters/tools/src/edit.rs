@@ -11,11 +11,12 @@ use serde::Deserialize;
 
 use crate::args::parse;
 use crate::blocking::{Cancel, blocking, foreseen};
-use crate::change::{Before, TempName, replace};
+use crate::change::{AtMost, Before, TempName, replace};
 use crate::fault::Fault;
 use crate::limits::{EDIT_BYTES_MAX, EDIT_SNIPPET_LINES, READ_LINE_CHARS_MAX, TEXT_CHARS_MAX};
 use crate::preimage;
 use crate::text::cut_line;
+use crate::turns::in_turn;
 use crate::workspace::{Parents, Place, Workspace};
 
 const DESCRIPTION: &str = "Replaces text in a file of the workspace. The old_string has to be in \
@@ -67,7 +68,9 @@ impl Tool for Edit {
         let Ok(args) = parse::<Args>("Edit", args) else { return Foreseen::default() };
         let workspace = workspace.to_path_buf();
         foreseen(move |cancel| {
-            let Change { place, before, new, .. } = change(&Workspace::open(&workspace)?, &args, cancel)?;
+            let workspace = Workspace::open(&workspace)?;
+            let place = workspace.place(&args.file_path, Parents::Exist)?;
+            let Change { before, new, .. } = change(&workspace, &place, &args, cancel)?;
             Ok(preimage::foreseen(&place.path, Some(before), content_hash(&new)))
         })
         .await
@@ -75,8 +78,10 @@ impl Tool for Edit {
 
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let args: Args = parse("Edit", args)?;
-        let (workspace, temp) = (context.workspace.clone(), TempName::of(context));
-        Ok(blocking(context, move |cancel| edit(&Workspace::open(&workspace)?, &args, &temp, cancel)).await?)
+        let (path, temp) = (args.file_path.clone(), TempName::of(context));
+        let find = move |workspace: &Workspace, _: &Cancel| Ok(workspace.place(&path, Parents::Exist)?);
+        let work = move |workspace: &Workspace, place, cancel: &Cancel| edit(workspace, &place, &args, &temp, cancel);
+        Ok(in_turn(context, find, work).await?)
     }
 
     /// Only cleans up. That the old text is gone and the new one there proves nothing: the file
@@ -101,14 +106,13 @@ impl Tool for Edit {
 
 /// What a call does to a file.
 struct Change {
-    place: Place,
     before: Before,
     new: Vec<u8>,
     /// Where the old text starts.
     starts: Vec<usize>,
 }
 
-fn change(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Change, Fault> {
+fn change(workspace: &Workspace, place: &Place, args: &Args, cancel: &Cancel) -> Result<Change, Fault> {
     let path = &args.file_path;
     let refuse = |reason: &str| Err(Fault::failed(format!("{path} was not changed: {reason}")));
     if args.old_string.is_empty() {
@@ -117,14 +121,14 @@ fn change(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Change,
     if args.old_string == args.new_string {
         return refuse("old_string and new_string are the same");
     }
-    let place = workspace.place(path, Parents::Exist)?;
-    let before = Before::read(&place, EDIT_BYTES_MAX, cancel).map_err(|error| error.into_fault(workspace, path))?;
-    let Some(before) = before else {
-        return Err(Fault::failed(format!("{path} does not exist; use Write to create it")));
+    let over = |size| refuse(&format!("it has {size} bytes, more than Edit takes; use Bash"));
+    let before = Before::read_at_most(place, EDIT_BYTES_MAX, cancel);
+    let before = match before.map_err(|error| error.into_fault(workspace, path))? {
+        AtMost::Absent => return Err(Fault::failed(format!("{path} does not exist; use Write to create it"))),
+        AtMost::Over(size) => return over(size),
+        AtMost::Read(before) => before,
     };
-    let Some(old) = &before.bytes else {
-        return refuse(&format!("it has {} bytes, more than Edit takes; use Bash", before.size));
-    };
+    let Some(old) = &before.bytes else { return over(before.size) };
     let places = find(old, args.old_string.as_bytes());
     match places.count {
         0 => return refuse("old_string was found 0 times; Read the file and copy the text exactly"),
@@ -137,13 +141,19 @@ fn change(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Change,
         }
     }
     let new = splice(old, &places.starts, args.old_string.len(), args.new_string.as_bytes());
-    Ok(Change { place, before, new, starts: places.starts })
+    Ok(Change { before, new, starts: places.starts })
 }
 
-fn edit(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -> Result<ToolOutput, Fault> {
+fn edit(
+    workspace: &Workspace,
+    place: &Place,
+    args: &Args,
+    temp: &TempName,
+    cancel: &Cancel,
+) -> Result<ToolOutput, Fault> {
     let path = &args.file_path;
-    let Change { place, before, new, starts } = change(workspace, args, cancel)?;
-    replace(workspace, path, &place, &new, Some(&before), temp, cancel)?;
+    let Change { before, new, starts } = change(workspace, place, args, cancel)?;
+    replace(workspace, path, place, &new, Some(&before), temp, cancel)?;
     let replaced = starts.len();
     let plural = if replaced == 1 { "" } else { "s" };
     let mut output = ToolOutput::text(format!(

@@ -29,6 +29,11 @@ pub(crate) fn foreseen(path: &Path, before: Option<Before>, after: Hash) -> Fore
     Foreseen { blobs, files: vec![change(path, before, after)] }
 }
 
+/// The change of the file at `path` from what is not told.
+pub(crate) fn foreseen_untold(path: &Path, after: Hash) -> Foreseen {
+    Foreseen { blobs: Vec::new(), files: vec![change(path, FileWas::Unknown, after)] }
+}
+
 /// Adds to `output` the change of the file at `path`, and the bytes it had.
 pub(crate) fn record(output: &mut ToolOutput, path: &Path, before: Option<Before>, after: Hash) {
     let Foreseen { blobs, files } = foreseen(path, before, after);

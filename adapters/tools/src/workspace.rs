@@ -111,20 +111,7 @@ impl Workspace {
     /// made when `parents` says so.
     pub(crate) fn place(&self, given: &str, parents: Parents) -> Result<Place, PathError> {
         let folder = || PathError::Folder { path: given.to_string() };
-        if given.ends_with('/') {
-            return Err(folder());
-        }
-        let relative = self.relative(given)?;
-        let path = match self.root.canonicalize(&relative) {
-            Ok(real) => real,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if self.root.symlink_metadata(&relative).is_ok() {
-                    return Err(PathError::Dangling { path: given.to_string() });
-                }
-                relative
-            }
-            Err(source) => return Err(self.explain(given, source)),
-        };
+        let path = self.resolve(given)?;
         let name = path.file_name().ok_or_else(folder)?.to_os_string();
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => {
@@ -133,6 +120,62 @@ impl Workspace {
             _ => self.root.try_clone().map_err(|source| self.explain(given, source))?,
         };
         Ok(Place { parent, name, path })
+    }
+
+    /// The path of a file that is there or shall be, links followed as far as there are any: a
+    /// file has one path, whether it is there yet or not.
+    pub(crate) fn resolve(&self, given: &str) -> Result<PathBuf, PathError> {
+        if given.ends_with('/') {
+            return Err(PathError::Folder { path: given.to_string() });
+        }
+        let mut path = self.relative(given)?;
+        loop {
+            match self.root.canonicalize(&path) {
+                Ok(real) => return Ok(real),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(self.explain(given, source)),
+            }
+            if self.root.symlink_metadata(&path).is_ok() {
+                return Err(PathError::Dangling { path: given.to_string() });
+            }
+            let (resolved, went_up) = self.resolve_missing(given, &path)?;
+            // What lies above a folder that is missing may be there.
+            if !went_up {
+                return Ok(resolved);
+            }
+            path = if resolved.as_os_str().is_empty() { PathBuf::from(".") } else { resolved };
+        }
+    }
+
+    /// `path`, the end of which is missing, with the links of its beginning followed, and whether
+    /// the missing part went up again.
+    fn resolve_missing(&self, given: &str, path: &Path) -> Result<(PathBuf, bool), PathError> {
+        let (mut resolved, mut missing) = (PathBuf::new(), path);
+        for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            match self.root.canonicalize(above) {
+                Ok(real) => {
+                    resolved = real.components().filter(|part| *part != Component::CurDir).collect();
+                    missing = path.strip_prefix(above).unwrap_or(path);
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(self.explain(given, source)),
+            }
+        }
+        let mut went_up = false;
+        for component in missing.components() {
+            match component {
+                Component::ParentDir => {
+                    went_up = true;
+                    if !resolved.pop() {
+                        return Err(PathError::Outside { path: given.to_string(), workspace: self.path.clone() });
+                    }
+                }
+                Component::Normal(name) => resolved.push(name),
+                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+            }
+        }
+        Ok((resolved, went_up))
     }
 
     fn parent(&self, path: &Path, parents: Parents) -> io::Result<Dir> {

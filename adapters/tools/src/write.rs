@@ -10,10 +10,11 @@ use serde::Deserialize;
 
 use crate::args::parse;
 use crate::blocking::{Cancel, blocking, foreseen};
-use crate::change::{Before, TempName, replace};
+use crate::change::{AtMost, Before, TempName, replace};
 use crate::fault::Fault;
 use crate::preimage;
-use crate::workspace::{Parents, PathError, Workspace};
+use crate::turns::in_turn;
+use crate::workspace::{Parents, PathError, Place, Workspace};
 use plica_kernel::limits::PREIMAGE_BYTES_MAX;
 
 const DESCRIPTION: &str = "Writes a file of the workspace, replacing it whole if it is there and \
@@ -63,8 +64,13 @@ impl Tool for Write {
 
     async fn call(&self, args: &str, context: &CallContext) -> Result<ToolOutput, ToolError> {
         let args: Args = parse("Write", args)?;
-        let (workspace, temp) = (context.workspace.clone(), TempName::of(context));
-        Ok(blocking(context, move |cancel| write(&Workspace::open(&workspace)?, &args, &temp, cancel)).await?)
+        let (path, temp) = (args.file_path.clone(), TempName::of(context));
+        let find = move |workspace: &Workspace, cancel: &Cancel| {
+            cancel.check()?;
+            Ok(workspace.place(&path, Parents::Make)?)
+        };
+        let work = move |workspace: &Workspace, place, cancel: &Cancel| write(workspace, place, &args, &temp, cancel);
+        Ok(in_turn(context, find, work).await?)
     }
 
     /// The call happened if the file holds exactly what it writes. Anything else says nothing:
@@ -87,17 +93,26 @@ fn foresee(workspace: &Workspace, args: &Args, cancel: &Cancel) -> Result<Forese
     let after = content_hash(args.content.as_bytes());
     let place = match workspace.place(path, Parents::Exist) {
         // Its folder will be made with it.
-        Err(PathError::Missing { .. }) => return Ok(preimage::foreseen(&workspace.relative(path)?, None, after)),
+        Err(PathError::Missing { .. }) => return Ok(preimage::foreseen(&workspace.resolve(path)?, None, after)),
         place => place?,
     };
-    let before = Before::read(&place, PREIMAGE_BYTES_MAX, cancel).map_err(|error| error.into_fault(workspace, path))?;
-    Ok(preimage::foreseen(&place.path, before, after))
+    let before = Before::read_at_most(&place, PREIMAGE_BYTES_MAX, cancel);
+    Ok(match before.map_err(|error| error.into_fault(workspace, path))? {
+        AtMost::Absent => preimage::foreseen(&place.path, None, after),
+        AtMost::Read(before) => preimage::foreseen(&place.path, Some(before), after),
+        // It could not be put back anyway, and a start does not wait for gigabytes.
+        AtMost::Over(_) => preimage::foreseen_untold(&place.path, after),
+    })
 }
 
-fn write(workspace: &Workspace, args: &Args, temp: &TempName, cancel: &Cancel) -> Result<ToolOutput, Fault> {
+fn write(
+    workspace: &Workspace,
+    place: Place,
+    args: &Args,
+    temp: &TempName,
+    cancel: &Cancel,
+) -> Result<ToolOutput, Fault> {
     let path = &args.file_path;
-    cancel.check()?;
-    let place = workspace.place(path, Parents::Make)?;
     let before = Before::read(&place, PREIMAGE_BYTES_MAX, cancel).map_err(|error| error.into_fault(workspace, path))?;
     let content = args.content.as_bytes();
     replace(workspace, path, &place, content, before.as_ref(), temp, cancel)?;

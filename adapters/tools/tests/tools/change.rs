@@ -90,6 +90,86 @@ async fn to_5_of_a_file_over_1_mib_the_record_says_that_it_was_not_kept() {
 }
 
 #[tokio::test]
+async fn to_5_what_a_file_held_that_is_too_large_to_keep_is_not_foreseen() {
+    let scene = Scene::new();
+    // Reading it would take hours.
+    std::fs::File::create(scene.path("a.txt")).unwrap().set_len(1 << 42).unwrap();
+    let args = json!({"file_path": "a.txt", "content": "new"}).to_string();
+    let foreseen = Write::default().foresee(&args, &scene.context.workspace).await;
+    assert_eq!(foreseen, Foreseen { blobs: vec![], files: vec![file("a.txt", FileWas::Unknown, b"new")] });
+    let args = json!({"file_path": "a.txt", "old_string": "old", "new_string": "new"});
+    let text = scene.failure(&Edit::default(), args).await;
+    assert!(text.contains("it has 4398046511104 bytes, more than Edit takes"), "{text}");
+}
+
+/// Calls of one reply run at once, and none of them undoes another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_5_changes_of_one_file_at_once_all_happen() {
+    let scene = Scene::new();
+    let old: String = (0..24).map(|n| format!("<{n}>")).collect();
+    scene.put("d/a.txt", &old);
+    symlink("d", scene.path("dl")).unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..24 {
+        let path = ["d/a.txt", "dl/a.txt"][n % 2];
+        let args = json!({"file_path": path, "old_string": format!("<{n}>"), "new_string": format!("[{n}]")});
+        let mut context = crate::harness::context(&scene.context.workspace);
+        context.idempotency_key = format!("task-1:7.{n}");
+        calls.spawn(async move { Edit::default().call(&args.to_string(), &context).await });
+    }
+    for result in calls.join_all().await {
+        assert_eq!(changed(&result.unwrap()).path, "d/a.txt");
+    }
+    let new: String = (0..24).map(|n| format!("[{n}]")).collect();
+    assert_eq!(String::from_utf8(scene.content("d/a.txt")).unwrap(), new);
+}
+
+#[tokio::test]
+async fn to_5_changes_of_one_file_happen_in_the_order_in_which_they_began() {
+    let scene = Scene::new();
+    let (write, edit) = (Write::default(), Edit::default());
+    let first = json!({"file_path": "new/a.txt", "content": "one"}).to_string();
+    let second = json!({"file_path": "new/a.txt", "old_string": "one", "new_string": "two"}).to_string();
+    let third = json!({"file_path": "new/a.txt", "old_string": "two", "new_string": "three"}).to_string();
+    let context = &scene.context;
+    let (first, second, third) =
+        tokio::join!(write.call(&first, context), edit.call(&second, context), edit.call(&third, context));
+    assert_eq!(*changed(&first.unwrap()), file("new/a.txt", FileWas::Absent, b"one"));
+    assert_eq!(*changed(&second.unwrap()), file("new/a.txt", kept(b"one"), b"two"));
+    assert_eq!(*changed(&third.unwrap()), file("new/a.txt", kept(b"two"), b"three"));
+}
+
+/// A file has one name on record, by whatever path it was written and whether it was there or not.
+#[tokio::test]
+async fn sn_5_a_file_that_is_not_there_yet_has_the_name_that_it_will_have() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.path("d/e")).unwrap();
+    symlink("d", scene.path("dl")).unwrap();
+    symlink("d/e", scene.path("el")).unwrap();
+    symlink("nowhere", scene.path("dangling")).unwrap();
+    for (given, path) in [
+        ("dl/x", "d/x"),
+        ("d/x", "d/x"),
+        ("dl/new/deep/x", "d/new/deep/x"),
+        ("el/../y", "d/y"),
+        ("gone/../z", "z"),
+        ("gone/../dl/z", "d/z"),
+        ("el/gone/../../v", "d/v"),
+        ("./w", "w"),
+    ] {
+        let output = scene.call(&Write::default(), json!({"file_path": given, "content": "new"})).await.unwrap();
+        assert_eq!(changed(&output).path, path, "{given}");
+        assert_eq!(scene.content(path), b"new", "{given}");
+    }
+    scene.failure(&Write::default(), json!({"file_path": "dangling/x", "content": "new"})).await;
+    let text = scene.failure(&Write::default(), json!({"file_path": "el/n/../../../../x", "content": "new"})).await;
+    assert!(text.contains("out of the workspace"), "{text}");
+    symlink("../..", scene.path("d/e/up")).unwrap();
+    let text = scene.failure(&Write::default(), json!({"file_path": "d/e/up/n/../../x", "content": "new"})).await;
+    assert!(text.contains("out of the workspace"), "{text}");
+}
+
+#[tokio::test]
 async fn a_change_keeps_permissions_and_goes_to_where_a_link_points() {
     let scene = Scene::new();
     scene.put("real/script.sh", "#!/bin/sh\n");
