@@ -2,9 +2,10 @@
 //! [`BashOutput`] and [`KillShell`] for what [`Bash`] left running.
 //!
 //! The file tools work through a handle on the workspace that resolves every path beneath
-//! itself, so what they touch is what they checked (TO-5). Changes of one file take turns; else
-//! they never keep state between calls, never retry, and never decide whether a call is allowed: that is the engine's job, as is the
-//! validation of arguments against the declared schema. First item to read: [`all`].
+//! itself, so what they touch is what they checked (TO-5). Changes of one file take turns; else they
+//! keep no state between calls. They never retry, and never decide whether a call is allowed: that is
+//! the engine's job, as is the validation of arguments against the declared schema. First item to
+//! read: [`all`].
 
 mod args;
 mod bash;
