@@ -10,6 +10,7 @@ mod content;
 mod crash;
 mod jobs;
 mod observers;
+mod order;
 mod outage;
 mod plugins;
 mod resolve;
