@@ -1,6 +1,8 @@
 //! Going back: what a rewind lands on, which files tools changed since, and how they are put back
 //! (SN-5, SN-8).
 
+mod chain;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,6 +19,8 @@ use plica_ports::{ContentError, ContentStore, Definition, FileNow, Files, FilesE
 use crate::compose::{ComposeError, text_of};
 use crate::error::LoadError;
 use crate::load::{LoadOptions, load, read_event};
+
+use self::chain::put_in_order;
 
 /// Events read at once.
 const PAGE: usize = 1_000;
@@ -134,6 +138,8 @@ async fn planned(files: Option<&dyn Files>, place: Place, span: Span, blobs: &mu
 /// One change, or changes that cannot be told apart.
 struct Found {
     at: Timestamp,
+    /// Whose change it is, when it is a call's.
+    by: Option<(TaskId, CallId)>,
     place: Place,
     before: FileWas,
     after: FileWas,
@@ -207,10 +213,11 @@ impl Changes<'_> {
                         let untold = finished.status == CallStatus::Unknown && silent && foreseen.is_empty();
                         for change in finished.files {
                             let change = with_before(change, &foreseen);
-                            self.add(task, event.at, &workspace, change, false).await?;
+                            let by = (task, finished.call);
+                            self.add(by, event.at, &workspace, change, false).await?;
                         }
                         for change in foreseen.into_iter().filter(|_| silent && finished.status != CallStatus::Ok) {
-                            self.add(task, began, &workspace, change, true).await?;
+                            self.add((task, finished.call), began, &workspace, change, true).await?;
                         }
                         if untold {
                             let tool = event.actor.strip_prefix("tool:").unwrap_or(&event.actor);
@@ -242,7 +249,7 @@ impl Changes<'_> {
 
     async fn add(
         &mut self,
-        task: &TaskId,
+        (task, call): (&TaskId, CallId),
         at: Timestamp,
         workspace: &str,
         change: FileChange,
@@ -254,7 +261,8 @@ impl Changes<'_> {
             Some(hash) => FileWas::Large(hash),
         };
         let place = (workspace.into(), path);
-        self.found.push(Found { at, place, before: change.before, after, foreseen, untold: None });
+        let by = Some((task.clone(), call));
+        self.found.push(Found { at, by, place, before: change.before, after, foreseen, untold: None });
         Ok(())
     }
 
@@ -273,7 +281,7 @@ impl Changes<'_> {
             }
             let place = (file.workspace, file.path);
             let (before, after) = (file.before, file.after);
-            self.found.push(Found { at, place, before, after, foreseen: false, untold: None });
+            self.found.push(Found { at, by: None, place, before, after, foreseen: false, untold: None });
         }
         Ok(())
     }
@@ -294,18 +302,24 @@ impl Changes<'_> {
         };
         let place = (workspace.into(), what);
         let (before, after) = (FileWas::Unknown, FileWas::Unknown);
-        self.found.push(Found { at, place, before, after, foreseen: false, untold: Some(file) });
+        self.found.push(Found { at, by: None, place, before, after, foreseen: false, untold: Some(file) });
     }
 
     /// What became of each file from the first change to the last.
     fn by_file(&self) -> BTreeMap<Place, Span> {
-        let mut files: BTreeMap<Place, Span> = BTreeMap::new();
+        let mut files: BTreeMap<Place, Vec<&Found>> = BTreeMap::new();
         for found in self.found.iter().filter(|found| found.untold.is_none()) {
-            // Until its first change the file held what it held before.
-            let unchanged = || Span { first: found.before.clone(), last: vec![found.before.clone()] };
-            files.entry(found.place.clone()).or_insert_with(unchanged).add(found);
+            files.entry(found.place.clone()).or_default().push(found);
         }
-        files
+        let span = |(place, mut changes): (Place, Vec<&Found>)| {
+            put_in_order(&mut changes);
+            // Until its first change the file held what it held before.
+            let first = changes.first()?.before.clone();
+            let mut span = Span { last: vec![first.clone()], first };
+            changes.into_iter().for_each(|found| span.add(found));
+            Some((place, span))
+        };
+        files.into_iter().filter_map(span).collect()
     }
 }
 

@@ -1,10 +1,14 @@
 //! What is under way outside while a task is held.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use plica_kernel::event::{Failure, FailureReason};
 use plica_kernel::id::Seq;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +25,8 @@ pub(super) struct Flight {
     pub(super) seqs: BTreeMap<tokio::task::Id, Seq>,
     /// Every action that this hold ever launched: none is launched twice.
     begun: BTreeSet<Seq>,
+    /// Ends once the action that was launched last has begun.
+    begins: Option<oneshot::Receiver<()>>,
     pub(super) stop: CancellationToken,
 }
 
@@ -35,8 +41,25 @@ impl Flight {
         self.begun.contains(&seq) && !self.is_launched(seq)
     }
 
+    /// Begins an action. What is launched begins in that order, although it goes on at once: calls
+    /// of one reply that change the same file come to it as the reply has them.
     pub(super) fn launch(&mut self, action: Seq, outcome: impl Future<Output = Outcome> + Send + 'static) {
-        let handle = self.set.spawn(async move { Happened { action, what: Ok(outcome.await) } });
+        let (begun, next) = oneshot::channel::<()>();
+        let before = self.begins.replace(next);
+        let handle = self.set.spawn(async move {
+            if let Some(before) = before {
+                // Dropped, which is an error here, once the one before has begun or was broken off.
+                let _ = before.await;
+            }
+            let mut outcome = pin!(outcome);
+            let first = poll_fn(|context| Poll::Ready(outcome.as_mut().poll(context))).await;
+            drop(begun);
+            let outcome = match first {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => outcome.await,
+            };
+            Happened { action, what: Ok(outcome) }
+        });
         self.seqs.insert(handle.id(), action);
         self.begun.insert(action);
     }
@@ -112,4 +135,35 @@ fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
 fn panic_words(panic: Box<dyn std::any::Any + Send>) -> String {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn to_5_actions_begin_in_the_order_in_which_they_are_launched() {
+        let began = Arc::new(Mutex::new(Vec::new()));
+        let seen = began.clone();
+        // From a thread of the pool, which runs what it spawned last before the rest.
+        let launched = tokio::spawn(async move {
+            let mut flight = Flight::default();
+            for action in 0..64 {
+                let began = began.clone();
+                flight.launch(Seq(action), async move {
+                    began.lock().expect("no test panics while it holds it").push(action);
+                    assert_ne!(action, 7, "one that fails holds up none");
+                    tokio::task::yield_now().await;
+                    Outcome::Restored { restored: 0, left: Vec::new() }
+                });
+            }
+            for _ in 0..64 {
+                flight.next().await;
+            }
+        });
+        launched.await.expect("every action came to an end");
+        assert_eq!(*seen.lock().expect("no test panics while it holds it"), (0..64).collect::<Vec<u64>>());
+    }
 }

@@ -33,6 +33,7 @@ pub struct Folder {
     /// Writes of rewinds so far, and the one at which the worker is lost.
     writes: Mutex<(usize, Option<usize>)>,
     lost: Notify,
+    ended: Notify,
 }
 
 impl Folder {
@@ -45,7 +46,13 @@ impl Folder {
             retry_safe: false,
             version: "1".into(),
         };
-        Self { declaration, files: Mutex::default(), writes: Mutex::default(), lost: Notify::new() }
+        Self {
+            declaration,
+            files: Mutex::default(),
+            writes: Mutex::default(),
+            lost: Notify::new(),
+            ended: Notify::new(),
+        }
     }
 
     pub fn text(&self, path: &str) -> Option<String> {
@@ -94,6 +101,10 @@ impl Tool for Folder {
         if args["lost"] == "after" {
             self.lost().await;
         }
+        if args["ends"] == "last" {
+            self.ended.notified().await;
+        }
+        self.ended.notify_waiters();
         Ok(ToolOutput { blobs, files, ..ToolOutput::text("put") })
     }
 }

@@ -11,6 +11,7 @@ mod crash;
 mod inbox;
 mod jobs;
 mod observers;
+mod order;
 mod outage;
 mod plugins;
 mod resolve;
