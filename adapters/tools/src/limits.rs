@@ -21,6 +21,9 @@ pub(crate) const EDIT_BYTES_MAX: u64 = 64 << 20;
 /// Lines around a change that `Edit` shows.
 pub(crate) const EDIT_SNIPPET_LINES: usize = 4;
 
+/// Links that the name of a file leads through, one after the other: as many as Linux follows.
+pub(crate) const LINKS_MAX: u32 = 40;
+
 /// Paths that `Glob` collects.
 pub(crate) const GLOB_PATHS_MAX: usize = 100_000;
 /// Characters of one line that `Grep` gives.

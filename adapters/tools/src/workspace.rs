@@ -11,6 +11,9 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::limits::LINKS_MAX;
 
 /// Why a path could not be worked on.
 #[derive(Debug, thiserror::Error)]
@@ -129,21 +132,50 @@ impl Workspace {
             return Err(PathError::Folder { path: given.to_string() });
         }
         let mut path = self.relative(given)?;
+        let mut links = 0;
         loop {
-            match self.root.canonicalize(&path) {
-                Ok(real) => return Ok(real),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(self.explain(given, source)),
+            // The handle is asked of the folder and never of the file: of one that is replaced at
+            // this very moment the kernel tells a path that leads nowhere.
+            let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+                return self.root.canonicalize(&path).map_err(|source| self.explain(given, source));
+            };
+            let Some(folder) = self.folder(given, folder)? else {
+                let (resolved, went_up) = self.resolve_missing(given, &path)?;
+                // What lies above a folder that is missing may be there.
+                match went_up {
+                    false if links > 0 => return Err(PathError::Dangling { path: given.to_string() }),
+                    false => return Ok(resolved),
+                    true => path = resolved,
+                }
+                continue;
+            };
+            let real = folder.join(name);
+            match self.root.symlink_metadata(&real) {
+                Ok(there) if there.is_symlink() => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(self.explain(given, Errno::LOOP.into()));
+                    }
+                    let target = self.root.read_link_contents(&real);
+                    path = folder.join(target.map_err(|source| self.explain(given, source))?);
+                }
+                Ok(_) => return Ok(real),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.explain(given, error)),
+                Err(_) if links > 0 => return Err(PathError::Dangling { path: given.to_string() }),
+                Err(_) => return Ok(real),
             }
-            if self.root.symlink_metadata(&path).is_ok() {
-                return Err(PathError::Dangling { path: given.to_string() });
-            }
-            let (resolved, went_up) = self.resolve_missing(given, &path)?;
-            // What lies above a folder that is missing may be there.
-            if !went_up {
-                return Ok(resolved);
-            }
-            path = if resolved.as_os_str().is_empty() { PathBuf::from(".") } else { resolved };
+        }
+    }
+
+    /// The path of a folder, links followed; `None` when it does not exist.
+    fn folder(&self, given: &str, path: &Path) -> Result<Option<PathBuf>, PathError> {
+        if path.as_os_str().is_empty() {
+            return Ok(Some(PathBuf::new()));
+        }
+        match self.root.canonicalize(path) {
+            Ok(real) => Ok(Some(real.components().filter(|part| *part != Component::CurDir).collect())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(self.explain(given, source)),
         }
     }
 
@@ -152,14 +184,10 @@ impl Workspace {
     fn resolve_missing(&self, given: &str, path: &Path) -> Result<(PathBuf, bool), PathError> {
         let (mut resolved, mut missing) = (PathBuf::new(), path);
         for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-            match self.root.canonicalize(above) {
-                Ok(real) => {
-                    resolved = real.components().filter(|part| *part != Component::CurDir).collect();
-                    missing = path.strip_prefix(above).unwrap_or(path);
-                    break;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(self.explain(given, source)),
+            if let Some(real) = self.folder(given, above)? {
+                resolved = real;
+                missing = path.strip_prefix(above).unwrap_or(path);
+                break;
             }
         }
         let mut went_up = false;

@@ -191,7 +191,9 @@ async fn write_refuses_what_is_no_file() {
     let scene = Scene::new();
     scene.put("dir/a", "");
     symlink("nowhere", scene.path("dangling")).unwrap();
+    symlink("round", scene.path("round")).unwrap();
     for (path, reason) in [
+        ("round", "symbolic links"),
         ("dir", "is a folder"),
         (".", "is a folder"),
         ("new/", "is a folder"),
@@ -201,7 +203,7 @@ async fn write_refuses_what_is_no_file() {
         let text = scene.failure(&Write::default(), json!({"file_path": path, "content": "x"})).await;
         assert!(text.contains(path) && text.contains(reason), "{path}: {text}");
     }
-    assert_eq!(scene.names(), ["dangling", "dir"]);
+    assert_eq!(scene.names(), ["dangling", "dir", "round"]);
 }
 
 #[tokio::test]
