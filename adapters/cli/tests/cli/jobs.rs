@@ -181,6 +181,9 @@ fn cl_7_ctrl_c_ends_a_run_that_waits_for_a_job() {
     runner.end().exits(130).says(&["interrupted; `plica send"]);
     gone.join().expect("the command is gone");
     world.work();
+    assert_eq!((ends(&world, &task), told(&world, &task)), (vec![json!("lost")], 0));
+    // The model is told once a person carries on.
+    world.plica(&["send", &task, "Go on."]).exits(3);
     assert_eq!((ends(&world, &task), told(&world, &task)), (vec![json!("lost")], 1));
     world.is_sound(&task);
 }

@@ -353,6 +353,7 @@ impl Log {
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
         let reason = event.text("reason")?;
         self.waits_for_message = !in_the_middle(&event.payload["reason"]);
+        let is_broken_off = matches!(reason, "failed" | "interrupted" | "parked");
         let mut expected = if reason == "budget" {
             self.rounds.waits.wake_of_budget()
         } else if self.waits_for_message {
@@ -361,7 +362,8 @@ impl Log {
         } else {
             self.rounds.waits.wake_of_calls(&self.rounds.calls)
         };
-        if (self.waits_for_message || reason == "budget") && self.jobs.any_open() {
+        // A job carries no turn on that was broken off.
+        if (self.waits_for_message || reason == "budget") && !is_broken_off && self.jobs.any_open() {
             expected.keys.insert("background".into(), 1);
         }
         if self.wake != expected {
