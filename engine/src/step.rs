@@ -164,11 +164,12 @@ impl Step<'_> {
     }
 
     /// Appends; what observers keep their place for is shown to them, and keeps the claim when the
-    /// task rests until their records have landed (EN-5).
+    /// task rests until their records have landed (EN-5). So do live jobs: they end before the claim
+    /// does, whether the worker goes on or is to stop (ST-13).
     async fn commit(&mut self, drafted: &Drafted, after: ClaimAfter) -> Committed {
         let status = drafted.task.status();
         let rests = status == Status::Waiting || status.is_over();
-        let keeps = status == Status::Waiting && self.jobs.keep(&drafted.task) && !self.stopping && !self.parting;
+        let keeps = status == Status::Waiting && self.jobs.keep(&drafted.task);
         let after = if rests && (keeps || !self.followers.is_empty()) { ClaimAfter::Retain } else { after };
         let committed = self.drive.committer().commit(&mut self.task, drafted, self.seen, after).await;
         if let Committed::Written { .. } = committed {
