@@ -213,6 +213,12 @@ pub(in crate::decide) fn rule(
         },
         ApprovalVerdict::Approve => {
             pin(draft, &inputs.pins)?;
+            // The agent may have been moved meanwhile to a definition that has no such tool (EN-8).
+            let pins = &draft.task().governance().pins;
+            if !pins.is_empty() && pins.iter().all(|pin| pin.name != approval.tool) {
+                let told = "approved, but the agent was moved to a definition without this tool";
+                return deny_call(draft, call, &approval.tool, told);
+            }
             start_call(draft, call, &approval.tool, (1, approval.args), foreseen(call, inputs))
         }
         ApprovalVerdict::Deny => {
