@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plica_kernel::decide::{CallOutcome, Orphan};
+use plica_kernel::decide::{Aside, CallOutcome, Orphan};
 use plica_kernel::event::{CallStatus, Failure, LeftFile};
 use plica_kernel::id::{CallId, Seq, TaskId};
 use plica_kernel::state::Task;
@@ -105,6 +105,21 @@ pub(crate) async fn run(clock: Arc<dyn Clock>, tool: Arc<dyn Tool>, args: String
         Err(ToolError::Stopped(output)) => outcome(CallStatus::Interrupted, output, elapsed_ms),
     });
     Outcome::Call { outcome, job }
+}
+
+/// A call whose tool is not here: an agent that was moved to another definition has it no more.
+pub(crate) fn without(tool: &str) -> Outcome {
+    let outcome = CallOutcome {
+        aside: Aside::default(),
+        blobs: Vec::new(),
+        elapsed_ms: 0,
+        files: Vec::new(),
+        job: None,
+        output: format!("not run: there is no tool {tool} any more"),
+        status: CallStatus::Error,
+        whole: None,
+    };
+    Outcome::Call { outcome: Box::new(outcome), job: None }
 }
 
 /// Looks for the result of a call that a former holder began.

@@ -266,13 +266,18 @@ impl Step<'_> {
             self.jobs.view(&self.task),
             &self.flight.stop,
         );
-        let tool = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
-        // What began with another version of the tool is not looked up by this one.
-        let tool =
-            tool.filter(|tool| !orphan || plugins::is_in_force(&self.task, &self.setup.pins, &tool.declaration().name));
-        match tool {
-            Some(tool) if !orphan => self.flight.launch(action, act::run(host.clock.clone(), tool, args, context)),
-            tool => self.flight.launch(action, act::look(tool, args, context)),
+        let found = host.tool_of(definition, tool).map(|tool| tool.tool.clone());
+        if orphan {
+            // What began with another version of the tool is not looked up by this one.
+            let found = found.filter(|_| plugins::is_in_force(&self.task, &self.setup.pins, tool));
+            return self.flight.launch(action, act::look(found, args, context));
+        }
+        match found {
+            Some(found) => self.flight.launch(action, act::run(host.clock.clone(), found, args, context)),
+            None => {
+                let outcome = act::without(tool);
+                self.flight.launch(action, async { outcome });
+            }
         }
     }
 

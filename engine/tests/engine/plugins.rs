@@ -257,8 +257,18 @@ async fn en_8_a_call_that_waits_for_a_ruling_keeps_its_tool() {
     let state = stage.client.state(&task, None, false).await.unwrap();
     let call = *state.governance().approvals.keys().next().unwrap();
     stage.client.rule(&task, USER, call, plica_kernel::event::ApprovalVerdict::Approve, None).await.unwrap();
-    stage.work().await;
-    assert_eq!(stage.status(&task).await, Status::Completed);
+    // A worker that has not got the tool leaves the call to one that has.
+    let (lacking, stop) = (stage.worker_of(|host| host), Stop::new());
+    let told = stop.clone();
+    let works = tokio::spawn(async move { lacking.run(told).await });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    stop.stop();
+    works.await.unwrap().unwrap();
+    assert_eq!(stage.status(&task).await, Status::Waiting);
+    assert_eq!(stage.count(&task, EventType::ApprovalResolved).await, 0);
+    let newer = Arc::new(Note::of_version("2"));
+    stage.worker_of(|host| host.tool(newer.clone())).run(Stop::new()).await.unwrap();
+    assert_eq!((stage.status(&task).await, newer.keys.lock().unwrap().len()), (Status::Completed, 1));
     let kinds = stage.kinds(&task).await;
     let at = kinds.iter().position(|kind| *kind == EventType::ToolCallStarted).unwrap();
     assert_eq!(kinds[at - 2..at], [EventType::ApprovalResolved, EventType::PluginsPinned]);

@@ -58,6 +58,23 @@ async fn to_3_ca_6_a_call_that_did_not_land_runs_now_under_the_same_key() {
     bench.sound(&task).await;
 }
 
+/// The agent may have been moved to a definition without the tool: then nothing runs, and the model
+/// is told so.
+#[tokio::test]
+async fn to_3_en_8_a_call_whose_tool_is_gone_does_not_run_now() {
+    let (bench, task, call) = parked(&[calls(&["hang"]), say("went on")]).await;
+    let mut other = bench.definition.clone();
+    other.tools.retain(|tool| tool != "Note");
+    bench.client.revise(&task, USER, &other, &[]).await.unwrap();
+    bench.work().await;
+    bench.client.resolve(&task, USER, call, CallResolution::NotLanded, None).await.unwrap();
+    bench.work().await;
+    assert_eq!(bench.status(&task).await, Status::Completed);
+    assert_eq!(bench.note.keys.lock().unwrap().len(), 1, "nothing ran again");
+    assert!(said(&bench, &task).await.contains("not run: there is no tool Note any more"));
+    bench.sound(&task).await;
+}
+
 #[tokio::test]
 async fn to_3_a_call_that_is_cut_off_again_is_unknown_again() {
     let (bench, task, call) = parked(&[calls(&["hang"]), say("went on")]).await;

@@ -301,6 +301,12 @@ impl GovernanceState {
         open.chain(self.stopped.values().copied()).fold(Spent::default(), |sum, slice| sum.plus(slice.into()))
     }
 
+    /// The tools of calls that are still to be started, once someone lets them run.
+    pub fn tools_to_start(&self) -> impl Iterator<Item = &str> {
+        let asked = self.approvals.values().filter(|one| one.subject.is_none() && one.resolved.is_none());
+        asked.map(|one| one.tool.as_str())
+    }
+
     /// The approval of more budget, pending or settled, and the call it goes by.
     pub fn budget_approval(&self) -> Option<(CallId, &Approval)> {
         self.approvals

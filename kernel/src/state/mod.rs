@@ -135,8 +135,7 @@ impl Task {
 
     /// The tools of calls that are still to be started, once someone lets them run.
     pub fn tools_to_start(&self) -> impl Iterator<Item = &str> {
-        let asked = self.governance.approvals.values();
-        asked.filter(|one| one.subject.is_none() && one.resolved.is_none()).map(|one| one.tool.as_str())
+        self.governance.tools_to_start()
     }
 
     /// What wakes it; empty unless it waits.

@@ -61,11 +61,12 @@ impl Force {
         &mut self,
         event: &Event,
         contents: &Contents,
-        mut needed: impl Iterator<Item = &'a str>,
+        needed: impl Iterator<Item = &'a str>,
     ) -> Result<Option<Option<u64>>, String> {
         let next = Agreed::read(event, contents)?;
         let refused = !event.payload["refused"].is_null();
-        let gone = needed.find(|tool| !next.tools.contains(*tool));
+        let needed: BTreeSet<&str> = needed.collect();
+        let gone = needed.iter().find(|tool| !next.tools.contains(**tool));
         let may = next.workspace == self.now.workspace && gone.is_none();
         if may == refused {
             return Err(format!("refused: {refused}, from {:?} to {next:?}, {gone:?} is needed", self.now));
@@ -76,7 +77,7 @@ impl Force {
         if next.steps != event.payload["budget"]["steps"].as_u64() {
             return Err(format!("AgentRevised {} has other caps than its definition", event.seq));
         }
-        self.pins.clear();
+        self.pins.retain(|tool, _| needed.contains(tool.as_str()));
         self.now = next;
         self.ever.insert(self.now.instructions.clone());
         Ok(Some(self.now.steps))

@@ -165,13 +165,8 @@ pub(in crate::decide) fn resolve(draft: &mut Draft, position: Position, inputs: 
         CallResolution::Skip => "go on without it".into(),
         CallResolution::NotLanded => {
             pin(draft, &inputs.pins)?;
-            return start_call(
-                draft,
-                *call,
-                &unknown.tool,
-                (unknown.starts + 1, unknown.args),
-                foreseen(*call, inputs),
-            );
+            let start = (unknown.starts + 1, unknown.args);
+            return start_call(draft, *call, &unknown.tool, start, foreseen(*call, inputs));
         }
     };
     let told = alloc::format!("Of call {call} ({}), whose outcome was unknown, a person says: {told}", unknown.tool);
@@ -213,12 +208,6 @@ pub(in crate::decide) fn rule(
         },
         ApprovalVerdict::Approve => {
             pin(draft, &inputs.pins)?;
-            // The agent may have been moved meanwhile to a definition that has no such tool (EN-8).
-            let pins = &draft.task().governance().pins;
-            if !pins.is_empty() && pins.iter().all(|pin| pin.name != approval.tool) {
-                let told = "approved, but the agent was moved to a definition without this tool";
-                return deny_call(draft, call, &approval.tool, told);
-            }
             start_call(draft, call, &approval.tool, (1, approval.args), foreseen(call, inputs))
         }
         ApprovalVerdict::Deny => {

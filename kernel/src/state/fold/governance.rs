@@ -1,9 +1,12 @@
 //! Writes [`GovernanceState`].
 
+use alloc::{string::String, vec::Vec};
+
 use super::runtime::add;
 use crate::envelope::Envelope;
 use crate::event::{
-    ApprovalSubject, ApprovalVerdict, BackgroundJobEnded, Budget, CallResolution, Payload, PluginPin, SubtaskCompleted,
+    ApprovalSubject, ApprovalVerdict, BackgroundJobEnded, Budget, CallResolution, Payload, PluginKind, PluginPin,
+    SubtaskCompleted,
 };
 use crate::ledger::Identity;
 use crate::limits::JOBS_KEPT_MAX;
@@ -133,8 +136,10 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
         }
         Payload::PluginsPinned(pinned) => pinned.plugins.iter().for_each(|pin| set_pin(state, pin)),
         Payload::AgentRevised(revised) if revised.refused.is_none() => {
-            // What the new definition names is on record again before its first request.
-            state.pins.clear();
+            // What the new definition names is on record again before its first request. It names the
+            // tools of calls that are still to be started: those calls keep what they were asked for.
+            let tools: Vec<String> = state.tools_to_start().map(String::from).collect();
+            state.pins.retain(|pin| pin.kind == PluginKind::Tool && tools.contains(&pin.name));
         }
         Payload::ExtensionRecorded(record) => {
             state.extensions.entry(record.plugin.clone()).or_default().insert(record.kind.clone(), record.body.clone());
