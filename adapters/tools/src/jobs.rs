@@ -26,7 +26,7 @@ const OUTPUT_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-const KILL_DESCRIPTION: &str = "Ends a background command that Bash started, with all its processes: they are told to, \
+const KILL_DESCRIPTION: &str = "Ends a background command that Bash started, with the processes of its group: they are told to, \
 and killed if they have not ended after 5 seconds. Its output can still be read with BashOutput.";
 
 const KILL_SCHEMA: &str = r#"{
