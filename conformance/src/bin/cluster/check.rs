@@ -68,6 +68,7 @@ pub fn violations(plan: &[Planned], done: &Done, remains: &Remains) -> Vec<Strin
         starts_and_finishes_pair(row, log, &mut broken);
         no_item_is_taken_twice(row, log, &mut broken);
         jobs_end_and_are_told_once(row, log, &mut broken);
+        failures_have_their_cause(row, log, &mut broken);
     }
     effects_happen_once(&logs, &remains.effects, &mut broken);
     messages_are_taken_once(&logs, done, &mut broken);
@@ -244,6 +245,20 @@ fn jobs_end_and_are_told_once(row: &Task, log: &[Read<'_>], broken: &mut Vec<Str
         if told > 1 || (told == 0 && asked) {
             broken.push(format!("task {}: the model was told of job {seq} {told} times", row.id));
         }
+    }
+}
+
+/// Requests that are cut off one after the other before the turn fails (RC-1).
+const INTERRUPTED_MAX: usize = 3;
+
+/// Nothing that goes wrong here fails a task but requests that were cut off three times in a row.
+fn failures_have_their_cause(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>) {
+    let Some(failed) = log.iter().find(|read| read.kind == "TaskFailed") else { return };
+    let requests = log.iter().rev().filter(|read| read.kind == "LLMRequestFinished");
+    let cut_off = requests.take_while(|read| read.text("/payload/status") == "interrupted").count();
+    if failed.text("/payload/reason") != "llm_error" || cut_off < INTERRUPTED_MAX {
+        let (reason, detail) = (failed.text("/payload/reason"), failed.text("/payload/detail"));
+        broken.push(format!("task {} failed by {reason:?}: {detail:?}", row.id));
     }
 }
 

@@ -76,6 +76,25 @@ fn what_is_as_it_must_be_is_no_violation() {
     assert_eq!(found(&remains(sound())), Vec::<String>::new());
 }
 
+/// A log whose last event is a failure after so many requests that were cut off.
+fn failed(cut_off: usize, reason: &str) -> Vec<Value> {
+    let mut bodies = sound();
+    bodies.pop();
+    for _ in 0..cut_off {
+        let started = bodies.len() + 1;
+        bodies.push(json!({"type": "LLMRequestStarted", "epoch": 2, "run": "r2", "payload": {}}));
+        bodies.push(json!({"type": "LLMRequestFinished", "epoch": 2, "run": "r2", "action": started,
+            "payload": {"status": "interrupted"}}));
+    }
+    bodies.push(json!({"type": "TaskFailed", "epoch": 2, "run": "r2", "payload": {"reason": reason}}));
+    bodies
+}
+
+#[test]
+fn a_request_that_is_cut_off_three_times_in_a_row_may_fail_its_task() {
+    assert_eq!(found(&remains(failed(3, "llm_error"))), Vec::<String>::new());
+}
+
 #[test]
 fn every_false_log_is_found_out() {
     let changed = |at: usize, member: &str, value: Value| {
@@ -111,6 +130,8 @@ fn every_false_log_is_found_out() {
         (changed(9, "payload", json!({"how": "gone"})), "ended in no known way"),
         (without(10), "told of job 9 0 times"),
         (twice(10), "told of job 9 2 times"),
+        (failed(0, "internal_error"), "failed by \"internal_error\""),
+        (failed(2, "llm_error"), "failed by \"llm_error\""),
     ];
     for (bodies, rule) in table {
         let broken = found(&remains(bodies));
