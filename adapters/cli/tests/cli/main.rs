@@ -12,6 +12,7 @@ mod jobs;
 mod kill;
 mod live;
 mod model;
+mod postgres;
 mod read;
 mod revise;
 mod steer;
