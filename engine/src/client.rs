@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born};
-use plica_kernel::event::{ApprovalVerdict, CallResolution, MessageOrigin, Payload, Role, TaskCreated};
+use plica_kernel::event::{ApprovalVerdict, CallResolution, Failure, MessageOrigin, Payload, Role, TaskCreated};
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
@@ -336,6 +336,33 @@ impl Client {
                 | Payload::TaskFailed(_)
                 | Payload::TaskCancelled(_)
                 | Payload::TaskSuspended(_)) => return Ok(Some(end)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How the last turn, or the task, failed, if it did and nothing has begun since.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the end of the log.
+    pub async fn last_failure(&self, task: &TaskId) -> Result<Option<Failure>, ClientError> {
+        let head = self.row(task).await?.projection.seq;
+        let from = Seq(head.0.saturating_sub(ENDINGS_LOOKED_AT).max(1));
+        for stored in self.store.read(task, from, usize::MAX).await?.iter().rev() {
+            match read_event(task, stored)?.payload {
+                Payload::TaskFailed(failed) => {
+                    return Ok(Some(Failure { detail: failed.detail, reason: failed.reason }));
+                }
+                Payload::TaskSuspended(suspended) => return Ok(suspended.failure),
+                // These begin no turn.
+                Payload::TaskSnapshot(_)
+                | Payload::LateResultRecorded(_)
+                | Payload::ExtensionRecorded(_)
+                | Payload::AgentRevised(_)
+                | Payload::BackgroundJobEnded(_)
+                | Payload::ConversationClosed(_)
+                | Payload::ConversationReopened(_) => {}
                 _ => return Ok(None),
             }
         }

@@ -41,7 +41,11 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
         let gone = row.holder.as_ref().is_some_and(compose::is_gone);
         let attendance = Attendance { workers: &workers, holder_is_gone: gone };
         let subtasks = open_subtasks(client, &state, now).await?;
-        let text = render::show(&row, &state, &attendance, &subtasks, now);
+        let failure = match arguments.at {
+            Some(_) => None,
+            None => client.last_failure(&row.id).await?,
+        };
+        let text = render::show(&row, &state, &attendance, &subtasks, failure.as_ref(), now);
         print(commands::complete(&text).as_bytes())?;
     }
     Ok(0)

@@ -14,6 +14,7 @@ mod live;
 mod model;
 mod read;
 mod revise;
+mod shown;
 mod steer;
 mod work;
 mod world;
