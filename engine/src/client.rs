@@ -13,7 +13,7 @@ use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, Tas
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::Item;
+use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::store::{
     Created, Delivered, Facts, NewTask, Page, Row, StoreError, StoredEvent, TaskFilter, rules::fingerprint,
 };
@@ -440,6 +440,14 @@ impl Client {
             return Err(ClientError::Closed(task.clone()));
         }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
+    }
+
+    /// What was delivered to a task and is still to be taken, the oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn untaken(&self, task: &TaskId) -> Result<Vec<InboxItem>, ClientError> {
+        Ok(self.store.inbox(task, Position(0)).await?)
     }
 
     /// Whether an order to reopen lies in the inbox, which comes before whatever is sent now.

@@ -28,7 +28,7 @@ use plica_ports::store::Row;
 pub use event::summary;
 pub use jobs::jobs_lost_here;
 pub use show::{Attendance, failure_words, show, show_row};
-pub use ways::{Subtask, ways_to_wake};
+pub use ways::{Around, Subtask, ways_to_wake};
 
 use crate::args::origin_name;
 use text::indented;

@@ -8,7 +8,7 @@ use plica_ports::store::{Row, WorkerRow};
 
 use super::jobs::job_lines;
 use super::text::{clean, cut};
-use super::ways::{Subtask, ways, ways_to_wake, words_beside};
+use super::ways::{Around, Way, asked_of_people, ways, ways_to_wake, words_beside};
 use super::{counted, span};
 
 /// Characters of the goal.
@@ -45,13 +45,13 @@ fn blocked_line(row: &Row, blocked: &Blocked) -> String {
     format!("blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on")
 }
 
-/// A few lines about a task; `state` is its state, now or as of an earlier event; `subtasks` are
-/// those that have not ended, `failure` is how its last turn failed, `now` is the store's time.
+/// A few lines about a task; `state` is its state, now or as of an earlier event; `failure` is how
+/// its last turn failed, `now` is the store's time.
 pub fn show(
     row: &Row,
     state: &Task,
     attendance: &Attendance<'_>,
-    subtasks: &[Subtask],
+    around: &Around,
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> String {
@@ -64,9 +64,9 @@ pub fn show(
         cut(&row.facts.goal, GOAL_CHARS),
         state.status(),
         if state.head().seq < row.projection.seq {
-            back_then(row, state, subtasks)
+            back_then(row, state, around)
         } else {
-            why(row, state, attendance, subtasks, now)
+            why(row, state, attendance, around, now)
         },
     );
     if let Some(error) = last_error(state, failure) {
@@ -96,7 +96,7 @@ pub fn show(
 
 /// What it was doing as of an event that others followed. No command changes that, and the row
 /// says nothing of it.
-fn back_then(row: &Row, state: &Task, subtasks: &[Subtask]) -> String {
+fn back_then(row: &Row, state: &Task, around: &Around) -> String {
     let was = match state.status() {
         Status::Completed => "was done".to_owned(),
         Status::Failed => "had failed".to_owned(),
@@ -104,7 +104,7 @@ fn back_then(row: &Row, state: &Task, subtasks: &[Subtask]) -> String {
         Status::Ready => "was ready for a worker".to_owned(),
         Status::Running => format!("was {}", doing(state)),
         Status::Waiting => {
-            let ways = ways(state, subtasks, state.head().at).into_iter().map(|way| way.what);
+            let ways = ways(state, around, state.head().at).into_iter().map(|way| way.what);
             format!("waited for {}", ways.collect::<Vec<_>>().join("\n  or for "))
         }
     };
@@ -112,7 +112,7 @@ fn back_then(row: &Row, state: &Task, subtasks: &[Subtask]) -> String {
 }
 
 /// What it is doing, or why it is not moving.
-fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
+fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, around: &Around, now: Timestamp) -> String {
     let id = &row.id;
     if let Some(blocked) = &row.blocked {
         return blocked_line(row, blocked);
@@ -129,33 +129,34 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask
             );
         }
         if state.status() == Status::Waiting && has_live_jobs(state) {
-            let ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
+            let ways = ways_to_wake(state, around, now).join("\n  or for ");
             return format!("held by worker {holder}{since}, which runs its background jobs; waits for {ways}");
         }
         return format!("held by worker {holder}{since}: {}", doing(state));
     }
+    let is_due = row.claimable_at.is_some_and(|at| at <= now);
     match state.status() {
-        Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
-        Status::Failed => format!("failed; `plica events {id}` shows why"),
-        Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
         Status::Waiting if has_live_jobs(state) => {
             "its background jobs are gone with the worker that ran them; the next worker records that, \
              `plica worker --until-idle` is one"
                 .to_owned()
         }
+        Status::Completed | Status::Failed | Status::Cancelled | Status::Waiting if is_due => {
+            woken(state, attendance, around, now)
+        }
+        Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
+        Status::Failed => format!("failed; `plica events {id}` shows why"),
+        Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
         Status::Waiting => {
-            let mut ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
-            for word in words_beside(state) {
+            let mut ways = ways_to_wake(state, around, now).join("\n  or for ");
+            for word in words_beside(state, around) {
                 ways.push_str(&format!("\n  and takes beside that {word}"));
             }
             format!("waits for {ways}")
         }
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
-            None if attendance.workers.is_empty() => {
-                "claimable, and no worker is alive; `plica worker --until-idle` works on it".to_owned()
-            }
-            None => "claimable: the next free worker takes it".to_owned(),
+            None => claimable(attendance).to_owned(),
         },
     }
 }
@@ -175,6 +176,25 @@ pub fn failure_words(failure: &Failure) -> String {
         None => failure.reason.to_string(),
         Some(detail) => format!("{}: {detail}", failure.reason),
     }
+}
+
+/// What came wakes it: no command of those that it waits for would do more. What else is asked of
+/// people stays to be answered.
+fn woken(state: &Task, attendance: &Attendance<'_>, around: &Around, now: Timestamp) -> String {
+    let time_is_up = state.wake().at.is_some_and(|at| at <= now);
+    let came = if time_is_up { "its time has come" } else { "something was delivered to it" };
+    let mut text = format!("{came}, so it is {}", claimable(attendance));
+    for asked in asked_of_people(state, around).into_iter().map(Way::line) {
+        text.push_str(&format!("\n  and waits for {asked}"));
+    }
+    text
+}
+
+fn claimable(attendance: &Attendance<'_>) -> &'static str {
+    if attendance.workers.is_empty() {
+        return "claimable, and no worker is alive; `plica worker --until-idle` works on it";
+    }
+    "claimable: the next free worker takes it"
 }
 
 fn has_live_jobs(state: &Task) -> bool {

@@ -1,6 +1,6 @@
 //! What would wake a waiting task: what it waits for, and the command that brings it.
 
-use plica_kernel::id::TaskId;
+use plica_kernel::id::{CallId, TaskId};
 use plica_kernel::state::{OpenChild, Task, UnknownCall};
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::WakeKey;
@@ -24,6 +24,15 @@ pub struct Subtask {
     pub doing: String,
 }
 
+/// What stands around a task.
+#[derive(Default)]
+pub struct Around {
+    /// Its open subtasks.
+    pub subtasks: Vec<Subtask>,
+    /// Calls that people have answered, ruled on or said a word of, which is still to be taken.
+    pub answered: Vec<CallId>,
+}
+
 /// One way to wake a task.
 pub(super) struct Way {
     /// What is waited for.
@@ -43,7 +52,7 @@ impl Way {
         Self { what, how: None }
     }
 
-    fn line(self) -> String {
+    pub(super) fn line(self) -> String {
         match self.how {
             // A list stands below.
             Some(list) if list.starts_with('\n') => format!("{}:{list}", self.what),
@@ -53,19 +62,20 @@ impl Way {
     }
 }
 
-/// What would wake a waiting task, each way with the command to type; `subtasks` are those that
-/// have not ended.
-pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<String> {
-    ways(state, subtasks, now).into_iter().map(Way::line).collect()
+/// What would wake a waiting task, each way with the command to type.
+pub fn ways_to_wake(state: &Task, around: &Around, now: Timestamp) -> Vec<String> {
+    ways(state, around, now).into_iter().map(Way::line).collect()
 }
 
-pub(super) fn ways(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<Way> {
-    let mut ways = asked_of_people(state);
+pub(super) fn ways(state: &Task, around: &Around, now: Timestamp) -> Vec<Way> {
+    let mut ways = asked_of_people(state, around);
     for alternative in &state.wake().any {
         match &alternative.key {
             WakeKey::Message => {
                 ways.push(by_message(state));
-                ways.extend(state.runtime().unknown.iter().map(|unknown| on_word(state.id(), unknown)));
+                let unknown = state.runtime().unknown.iter();
+                let unknown = unknown.filter(|unknown| !around.answered.contains(&unknown.call));
+                ways.extend(unknown.map(|unknown| on_word(state.id(), unknown)));
             }
             WakeKey::Event(kind) => ways.push(Way::by(
                 format!("the event {}", clean(kind)),
@@ -74,11 +84,11 @@ pub(super) fn ways(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<Wa
             WakeKey::Background => {
                 ways.extend(jobs_waited_for(state).map(Way::alone));
                 let goes_on = |child: &OpenChild| child.background && !child.any;
-                ways.extend(of_subtasks(state, alternative.need, subtasks, goes_on));
+                ways.extend(of_subtasks(state, alternative.need, around, goes_on));
             }
             WakeKey::Group(decision) => {
                 let of_group = |child: &OpenChild| child.call.decision == *decision && (child.any || !child.background);
-                ways.extend(of_subtasks(state, alternative.need, subtasks, of_group));
+                ways.extend(of_subtasks(state, alternative.need, around, of_group));
             }
             WakeKey::Answer(_) => {}
         }
@@ -86,13 +96,17 @@ pub(super) fn ways(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<Wa
     if let Some(at) = state.wake().at {
         ways.push(Way::alone(format!("the time {at}, in {}", span(at.millis_since(now)))));
     }
+    if ways.is_empty() {
+        ways.push(Way::alone("a worker to take what was delivered to it".to_owned()));
+    }
     ways
 }
 
-/// The rulings and answers that are pending.
-fn asked_of_people(state: &Task) -> Vec<Way> {
+/// The rulings and answers that nobody has given yet.
+pub(super) fn asked_of_people(state: &Task, around: &Around) -> Vec<Way> {
     let (id, governance) = (state.id(), state.governance());
-    let approvals = governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none());
+    let is_open = |call: &CallId| !around.answered.contains(call);
+    let approvals = governance.approvals.iter().filter(|(call, approval)| approval.resolved.is_none() && is_open(call));
     let rulings = approvals.map(|(call, approval)| match approval.grants() {
         Some(grants) => more_budget(id, *call, grants, governance),
         None => {
@@ -104,7 +118,7 @@ fn asked_of_people(state: &Task) -> Vec<Way> {
             )
         }
     });
-    let answers = governance.questions.iter().map(|(call, question)| {
+    let answers = governance.questions.iter().filter(|(call, _)| is_open(call)).map(|(call, question)| {
         let question = question.inline().map(|text| cut(text, QUESTION_CHARS));
         let question = question.unwrap_or_else(|| "(a long question)".to_owned());
         Way::by(format!("an answer to {question:?}"), format!("`plica answer {id} --question {call} TEXT`"))
@@ -123,10 +137,16 @@ fn by_message(state: &Task) -> Way {
 
 /// What a person may say of calls whose outcome is unknown while the task waits for something
 /// else: it is taken with what ends the wait.
-pub(super) fn words_beside(state: &Task) -> Vec<String> {
+pub(super) fn words_beside(state: &Task, around: &Around) -> Vec<String> {
     let is_opened_by_words = state.wake().any.iter().any(|one| one.key == WakeKey::Message);
     let unknown = state.runtime().unknown.iter().filter(|_| !is_opened_by_words);
-    unknown.map(|unknown| on_word(state.id(), unknown).line()).collect()
+    let word = |unknown: &UnknownCall| {
+        if around.answered.contains(&unknown.call) {
+            return format!("the word on call {} ({}) that was delivered", unknown.call, clean(&unknown.tool));
+        }
+        on_word(state.id(), unknown).line()
+    };
+    unknown.map(word).collect()
 }
 
 /// How a person says what became of a call whose outcome is unknown.
@@ -138,21 +158,16 @@ fn on_word(task: &TaskId, unknown: &UnknownCall) -> Way {
     )
 }
 
-/// The subtasks that are waited for, a line for each that is among `subtasks`; nothing when there
-/// are none.
-fn of_subtasks(
-    state: &Task,
-    need: u32,
-    subtasks: &[Subtask],
-    is_waited_for: impl Fn(&OpenChild) -> bool,
-) -> Option<Way> {
+/// The subtasks that are waited for, a line for each of which it is known what it is doing;
+/// nothing when there are none.
+fn of_subtasks(state: &Task, need: u32, around: &Around, is_waited_for: impl Fn(&OpenChild) -> bool) -> Option<Way> {
     let children = state.governance().children().map(|(_, child)| child);
     let waited_for: Vec<&TaskId> = children.filter(|child| is_waited_for(child)).map(|child| &child.child).collect();
     if waited_for.is_empty() {
         return None;
     }
     let mut doing = String::new();
-    for subtask in subtasks.iter().filter(|subtask| waited_for.contains(&&subtask.id)) {
+    for subtask in around.subtasks.iter().filter(|subtask| waited_for.contains(&&subtask.id)) {
         doing.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
     }
     Some(Way::by(format!("{need} of {}", counted(waited_for.len() as u64, "subtask")), doing))

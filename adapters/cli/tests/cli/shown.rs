@@ -79,6 +79,34 @@ fn cl_8_sn_6_show_as_of_an_event_speaks_of_then() {
     }
 }
 
+/// What has come is not asked for again: the task is claimable, and no command that would be
+/// refused is named.
+#[test]
+fn cl_8_show_says_that_what_came_is_to_be_taken() {
+    let world = World::new();
+    let asks = |question: &str| json!({ "tool": "AskUser", "args": { "question": question } });
+    let replies = [json!({ "calls": [asks("First?"), asks("Second?")] }), say("Done.")];
+    let task = world.submit(&with_tools(&world, "a", &replies, "AskUser", ""), "Go.");
+    world.work();
+    let call = world.payloads(&task, "QuestionAsked")[0]["call"].as_str().expect("a call").to_owned();
+    world.plica(&["answer", &task, "--question", &call, "Yes.", "--detach"]).exits(0);
+    let shown = world.plica(&["show", &task]).exits(0).text();
+    assert!(shown.contains("something was delivered to it, so it is claimable"), "{shown}");
+    assert!(shown.contains("`plica worker --until-idle`"), "{shown}");
+    assert!(shown.contains("and waits for an answer to \"Second?\"") && !shown.contains("First?"), "{shown}");
+    world.work();
+    let shown = world.plica(&["show", &task]).exits(0).text();
+    assert!(shown.contains("waits for an answer to \"Second?\"") && !shown.contains("claimable"), "{shown}");
+    world.plica(&["answer", &task, "No.", "--detach"]).exits(0);
+    assert!(!world.plica(&["show", &task]).exits(0).text().contains("plica answer"));
+    world.work();
+    assert!(world.plica(&["show", &task]).exits(0).text().contains("\ndone; "));
+    world.plica(&["reopen", &task, "--detach"]).exits(0);
+    assert!(world.plica(&["show", &task]).exits(0).text().contains("so it is claimable"));
+    world.work();
+    assert!(world.plica(&["show", &task]).exits(0).text().contains("waits for a message"));
+}
+
 /// Only those subtasks are said to be waited for that are: one in the background goes on beside.
 #[test]
 fn cl_8_what_goes_on_in_the_background_is_not_said_to_be_waited_for() {
