@@ -279,12 +279,17 @@ impl Client {
         Ok(self.store.tasks(filter, page).await?)
     }
 
-    /// The state of a task, whole, as of any seq (SN-6).
+    /// The state of a task, whole, as of any seq (SN-6), or of the last there is when this begins:
+    /// a worker may append meanwhile, and what a rewind lands on is found before the log is read.
     ///
     /// # Errors
     /// See [`LoadError`].
     pub async fn state(&self, task: &TaskId, at: Option<Seq>, ignore_snapshots: bool) -> Result<Task, ClientError> {
-        let options = LoadOptions { at, ignore_snapshots, whole: true };
+        let at = match at {
+            Some(at) => at,
+            None => self.row(task).await?.projection.seq,
+        };
+        let options = LoadOptions { at: Some(at), ignore_snapshots, whole: true };
         let content = self.content()?;
         match load(&*self.store, content, task, options).await {
             // A snapshot whose segments are gone is slower, never wrong (SN-2).
