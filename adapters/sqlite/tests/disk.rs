@@ -14,7 +14,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, ClaimError, ClaimRequest, CreateError, Page, StoreError, TaskFilter};
 use rusqlite::Connection;
 
-use support::{Other, bench, handed, open, place, process, process_apart, process_struck, process_under, say};
+use support::{Other, bench, handed, noise, open, place, process, process_apart, process_struck, process_under, say};
 
 /// Appends of a process whose disk does not fail.
 const APPENDS: u64 = 5;
@@ -92,7 +92,7 @@ async fn write(path: &Path, appends: u64) -> Result<(), Failure> {
     let claimed = bench.store().claim(&request).await?.pop().expect("the task is due");
     for number in 0..appends {
         let mut batch = log.noting(&claimed, "more");
-        batch.blobs = vec![Blob::new("text/plain", vec![number as u8; 3_000])];
+        batch.blobs = vec![Blob::new("text/plain", noise(number as u8, 3_000))];
         bench.store().append(&claimed.claim, &batch).await?;
         log.accept(&batch);
         say(&log.row.seq.to_string());
