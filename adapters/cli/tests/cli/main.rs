@@ -15,6 +15,7 @@ mod model;
 mod postgres;
 mod read;
 mod revise;
+mod shown;
 mod steer;
 mod work;
 mod world;

@@ -23,7 +23,7 @@ fn and(step: &'static str) -> Vec<&'static str> {
 }
 
 async fn migrated(store: &PostgresStore, steps: &[&str]) -> Result<(), StoreError> {
-    migrate_by(&store.place, &store.connection().await?, steps).await
+    migrate_by(&store.place, &*store.connection().await?, steps).await
 }
 
 async fn stands(store: &PostgresStore) -> Standing {
