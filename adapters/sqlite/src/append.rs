@@ -10,18 +10,19 @@ use plica_ports::store::{
 use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
-use crate::inbox::Parcel;
+use crate::pack::Frames;
 use crate::rows::{Record, hash, id, int, to_json, untaken};
+use crate::sound::Packed;
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
 
-/// Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8); `parcels` are its deliveries,
-/// written down.
+/// Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8); `packed` holds its deliveries and
+/// bodies as they are kept.
 pub(crate) fn append(
     tx: &Tx<'_>,
     claim: &Claim,
     batch: &Batch,
-    parcels: &[Parcel],
+    packed: &Packed,
 ) -> Result<Appended, Fail<AppendError>> {
     let found = Record::find(tx.conn, &batch.task)?;
     let record = found.ok_or_else(|| Fail::Refused(StoreError::UnknownTask(batch.task.clone()).into()))?;
@@ -34,13 +35,13 @@ pub(crate) fn append(
             let conflict = Conflict::RevisionConflict { task: child.id.clone(), expected: Seq(0), seq, hash };
             return Err(Fail::Refused(conflict.into()));
         }
-        insert_task(tx, child)?;
+        insert_task(tx, child, &packed.frames)?;
     }
-    insert_blobs(tx, &batch.blobs)?;
+    insert_blobs(tx, &batch.blobs, &packed.frames)?;
     insert_events(tx, record.key, &batch.events)?;
     let held = settle_row(tx, &record, batch)?;
     let mut inbox_tail = record.locked.inbox_tail;
-    for (delivery, parcel) in batch.deliveries.iter().zip(parcels) {
+    for (delivery, parcel) in batch.deliveries.iter().zip(&packed.parcels) {
         if let Some(position) = inbox::pass_on(tx, delivery, parcel)?
             && delivery.task == batch.task
         {
@@ -113,12 +114,12 @@ fn insert_events(tx: &Tx<'_>, task: i64, events: &[SealedEvent]) -> rusqlite::Re
     Ok(())
 }
 
-fn insert_blobs(tx: &Tx<'_>, blobs: &[Blob]) -> rusqlite::Result<()> {
-    blobs.iter().try_for_each(|blob| content::put(tx, blob))
+fn insert_blobs(tx: &Tx<'_>, blobs: &[Blob], frames: &Frames) -> rusqlite::Result<()> {
+    blobs.iter().try_for_each(|blob| content::put(tx, blob, frames))
 }
 
 /// Writes a new root task (ST-16).
-pub(crate) fn create(tx: &Tx<'_>, task: &NewTask) -> Result<Created, Fail<CreateError>> {
+pub(crate) fn create(tx: &Tx<'_>, task: &NewTask, frames: &Frames) -> Result<Created, Fail<CreateError>> {
     if let Some((key, fingerprint)) = &task.key {
         let sql = "SELECT id, fingerprint FROM tasks WHERE dedup = ?1";
         let first = tx
@@ -135,11 +136,11 @@ pub(crate) fn create(tx: &Tx<'_>, task: &NewTask) -> Result<Created, Fail<Create
     if Record::find(tx.conn, &task.id)?.is_some() {
         return Err(Fail::Refused(CreateError::Exists(task.id.clone())));
     }
-    insert_task(tx, task)?;
+    insert_task(tx, task, frames)?;
     Ok(Created { id: task.id.clone(), fresh: true })
 }
 
-fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
+fn insert_task(tx: &Tx<'_>, task: &NewTask, frames: &Frames) -> rusqlite::Result<()> {
     let (facts, row) = (&task.facts, &task.row);
     let standing = Standing {
         status: row.status,
@@ -175,6 +176,6 @@ fn insert_task(tx: &Tx<'_>, task: &NewTask) -> rusqlite::Result<()> {
         ":due": claimable_at(&standing, tx.now).map(|time| time.micros()),
     })?;
     tx.moves_due();
-    insert_blobs(tx, &task.blobs)?;
+    insert_blobs(tx, &task.blobs, frames)?;
     insert_events(tx, key, &task.events)
 }

@@ -8,6 +8,7 @@ use plica_kernel::time::Timestamp;
 use plica_ports::{KeptBody, Removed};
 use rusqlite::{Connection, OptionalExtension};
 
+use crate::pack::{Frames, Kept};
 use crate::rows::{hash, int, limit, number};
 use crate::writer::Tx;
 
@@ -23,35 +24,35 @@ pub(crate) fn check(blob: &Blob) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps a body that was [checked](check); one that is there already only gets a new age.
-pub(crate) fn put(tx: &Tx<'_>, blob: &Blob) -> rusqlite::Result<()> {
+/// Keeps a body that was [checked](check), as its frame if it has one; a body that is there already
+/// only gets a new age.
+pub(crate) fn put(tx: &Tx<'_>, blob: &Blob, frames: &Frames) -> rusqlite::Result<()> {
     let reference = &blob.reference;
     let touched = tx
         .conn
         .prepare_cached("UPDATE content SET touched_at = ?2 WHERE sha256 = ?1")?
         .execute((reference.sha256.as_bytes(), tx.now.micros()))?;
     if touched == 0 {
-        let sql = "INSERT INTO content (sha256, size, touched_at, bytes) VALUES (?1, ?2, ?3, ?4)";
+        let frame = frames.get(&reference.sha256);
+        let sql = "INSERT INTO content (sha256, size, touched_at, bytes, packed) VALUES (?1, ?2, ?3, ?4, ?5)";
         tx.conn.prepare_cached(sql)?.execute((
             reference.sha256.as_bytes(),
             int(reference.size),
             tx.now.micros(),
-            &blob.bytes,
+            frame.unwrap_or(&blob.bytes),
+            frame.map(|_| 1),
         ))?;
     }
     Ok(())
 }
 
-/// The stored bytes, unchecked.
-pub(crate) fn get(conn: &Connection, reference: &ContentRef) -> rusqlite::Result<Option<Vec<u8>>> {
-    conn.prepare_cached("SELECT bytes FROM content WHERE sha256 = ?1 AND size = ?2")?
-        .query_row((reference.sha256.as_bytes(), int(reference.size)), |row| row.get(0))
+/// What is kept under a reference, unchecked.
+pub(crate) fn get(conn: &Connection, reference: &ContentRef) -> rusqlite::Result<Option<Kept>> {
+    conn.prepare_cached("SELECT packed IS NOT NULL, bytes FROM content WHERE sha256 = ?1 AND size = ?2")?
+        .query_row((reference.sha256.as_bytes(), int(reference.size)), |row| {
+            Ok(Kept { packed: row.get(0)?, bytes: row.get(1)? })
+        })
         .optional()
-}
-
-/// Whether these are the bytes of the reference.
-pub(crate) fn is_sound(reference: &ContentRef, bytes: &[u8]) -> bool {
-    bytes.len() as u64 == reference.size && content_hash(bytes) == reference.sha256
 }
 
 /// Bodies last put before `before`, by ascending hash.

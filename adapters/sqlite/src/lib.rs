@@ -7,6 +7,8 @@
 //! * Reads have connections of their own and never hold a writer up (`read`).
 //! * Opening a store creates nothing, nor does reading it: a file that is not there yet reads
 //!   as an empty store, and the first write makes it (`connect`).
+//! * Bodies that get shorter by it are packed; their hash and size stay those of the plain bytes
+//!   (`pack`).
 //! * The schema is versioned and only goes forward (`migrations`); recorded events are guarded
 //!   by triggers.
 //!
@@ -21,6 +23,7 @@ mod error;
 mod inbox;
 mod lease;
 mod migrations;
+mod pack;
 mod process;
 mod read;
 mod rows;

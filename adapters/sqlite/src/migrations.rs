@@ -1,8 +1,8 @@
 //! The schema, and how an older file becomes one of this version (ST-14).
 //!
-//! Migrations are numbered by `user_version`, only ever go forward, and each runs in one
-//! transaction under the write lock: two processes that open at once do it once, and one that
-//! is killed in the middle has done nothing.
+//! Migrations are numbered by `user_version`, only ever go forward, and all that a file lacks run in
+//! one transaction under the write lock: two processes that open at once do it once, one that is
+//! killed in the middle has done nothing, and nobody ever sees a store that is half made.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -13,7 +13,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x706c_6963;
 pub(crate) type Migration = &'static str;
 
 /// The steps, oldest first; a step that was ever released is never edited.
-pub(crate) const MIGRATIONS: &[Migration] = &[include_str!("schema/0001.sql")];
+pub(crate) const MIGRATIONS: &[Migration] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 
 /// What a database file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,25 +66,24 @@ pub(crate) fn standing(conn: &Connection) -> rusqlite::Result<Standing> {
 /// A new store gets `ledger` as its name.
 pub(crate) fn migrate(conn: &mut Connection, migrations: &[Migration], ledger: &str) -> Result<(), MigrationError> {
     let target = version_of(migrations);
-    loop {
-        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let version = match standing(&transaction)? {
-            Standing::Empty => 0,
-            Standing::Ours(version) if version > target => return Err(MigrationError::Newer(version)),
-            Standing::Ours(version) => version,
-            Standing::Foreign => return Err(MigrationError::Foreign),
-        };
-        let Some(migration) = usize::try_from(version).ok().and_then(|at| migrations.get(at)) else {
-            return Ok(transaction.commit()?);
-        };
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version = match standing(&transaction)? {
+        Standing::Empty => 0,
+        Standing::Ours(version) if version > target => return Err(MigrationError::Newer(version)),
+        Standing::Ours(version) => version,
+        Standing::Foreign => return Err(MigrationError::Foreign),
+    };
+    for (number, migration) in (1..).zip(migrations).filter(|(number, _)| *number > version) {
         transaction.execute_batch(migration)?;
-        if version == 0 {
+        if number == 1 {
             transaction.execute("INSERT INTO meta (name, value) VALUES ('ledger', ?1)", [ledger])?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
-        transaction.pragma_update(None, "user_version", version + 1)?;
-        transaction.commit()?;
     }
+    if version < target {
+        transaction.pragma_update(None, "user_version", target)?;
+    }
+    Ok(transaction.commit()?)
 }
 
 #[cfg(test)]

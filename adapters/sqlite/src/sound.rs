@@ -1,5 +1,5 @@
-//! Whether what is to be written agrees with itself: checked before the writer is asked, so
-//! that hashing never happens under the lock.
+//! Whether what is to be written agrees with itself: checked, and packed, before the writer is
+//! asked, so that neither hashing nor packing ever happens under the lock.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use plica_ports::store::{Batch, Claim, NewTask};
 
 use crate::content;
 use crate::inbox::{Parcel, pack};
+use crate::pack::Frames;
 
 /// What a row shows of a goal.
 const GOAL_CHARS_MAX: usize = 200;
@@ -24,16 +25,26 @@ pub(crate) fn size_of(batch: &Batch) -> usize {
     own + batch.children.iter().map(size).sum::<usize>()
 }
 
-/// Checks a new root task.
-pub(crate) fn check_root(task: &NewTask) -> Result<(), String> {
+/// What of a batch is brought into the form in which it is kept.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    /// Its deliveries, in their order.
+    pub parcels: Vec<Parcel>,
+    /// Its bodies, those of its children included.
+    pub frames: Frames,
+}
+
+/// Checks a new root task; packs its bodies.
+pub(crate) fn check_root(task: &NewTask) -> Result<Frames, String> {
     if task.facts.parent.is_some() {
         return Err("a child is created by an append of its parent".into());
     }
-    check_task(task)
+    check_task(task)?;
+    Ok(Frames::of(&task.blobs))
 }
 
-/// Checks a batch and the children it creates; writes down what it delivers.
-pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<Vec<Parcel>, String> {
+/// Checks a batch and the children it creates; packs their bodies and what it delivers.
+pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<Packed, String> {
     if claim.task != batch.task {
         return Err(format!("the claim is of task {}", claim.task));
     }
@@ -53,7 +64,9 @@ pub(crate) fn check(claim: &Claim, batch: &Batch) -> Result<Vec<Parcel>, String>
         }
     }
     let parcels = batch.deliveries.iter().map(|delivery| pack(&delivery.task, &delivery.item));
-    parcels.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    let parcels = parcels.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let bodies = batch.blobs.iter().chain(batch.children.iter().flat_map(|child| &child.blobs));
+    Ok(Packed { parcels, frames: Frames::of(bodies) })
 }
 
 fn check_task(task: &NewTask) -> Result<(), String> {

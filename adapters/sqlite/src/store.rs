@@ -18,6 +18,7 @@ use plica_ports::store::{
 use plica_ports::{ContentError, ContentStore, KeptBody, Removed, Store};
 
 use crate::error::{Fail, Lost};
+use crate::pack::Frames;
 use crate::writer::Kind;
 use crate::{SqliteStore, append, claim, content, inbox, lease, read, sound, workers};
 
@@ -51,10 +52,10 @@ impl Store for SqliteStore {
         let id = task.id.clone();
         let task = Arc::new(task);
         let look = Arc::clone(&task);
-        checked(sound::size(&task), move || sound::check_root(&look))
+        let frames = checked(sound::size(&task), move || sound::check_root(&look))
             .await?
             .map_err(|rule| CreateError::Invalid { task: id.clone(), rule })?;
-        self.write(Kind::Creates, move |tx| append::create(tx, &task)).await.map_err(|lost| lost.create(&id))
+        self.write(Kind::Creates, move |tx| append::create(tx, &task, &frames)).await.map_err(|lost| lost.create(&id))
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Claimed>, ClaimError> {
@@ -82,10 +83,10 @@ impl Store for SqliteStore {
         let task = batch.task.clone();
         let (claim, batch) = (claim.clone(), Arc::new(batch.clone()));
         let look = (claim.clone(), Arc::clone(&batch));
-        let parcels = checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
+        let packed = checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
             .await?
             .map_err(|rule| AppendError::Invalid { task: task.clone(), rule })?;
-        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch, &parcels))
+        self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch, &packed))
             .await
             .map_err(|lost| lost.append(&task))
     }
@@ -226,25 +227,22 @@ impl ContentStore for SqliteStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
         let blob = Arc::new(blob.clone());
         let look = Arc::clone(&blob);
-        checked(blob.bytes.len(), move || content::check(&look))
+        let frames = checked(blob.bytes.len(), move || content::check(&look).map(|()| Frames::of([&*look])))
             .await
             .map_err(unavailable)?
             .map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
-        let work = move |tx: &crate::Tx<'_>| content::put(tx, &blob).map_err(Fail::Sql);
+        let work = move |tx: &crate::Tx<'_>| content::put(tx, &blob, &frames).map_err(Fail::Sql);
         self.write(Kind::Creates, work).await.map_err(Lost::<StoreError>::content)
     }
 
     async fn get(&self, reference: &ContentRef) -> Result<Vec<u8>, ContentError> {
         let asked = reference.clone();
-        // Checked where it was read: a large body would hold up a thread of the runtime.
-        let look = move |conn: &crate::Connection| {
-            Ok(content::get(conn, &asked)?
-                .map(|bytes| if content::is_sound(&asked, &bytes) { Ok(bytes) } else { Err(()) }))
-        };
+        // Opened where it was read: a large body would hold up a thread of the runtime.
+        let look = move |conn: &crate::Connection| Ok(content::get(conn, &asked)?.map(|kept| kept.open(&asked)));
         match self.read(look).await.map_err(unavailable)?.flatten() {
             None => Err(ContentError::Missing(reference.clone())),
-            Some(Err(())) => Err(ContentError::Corrupt(reference.clone())),
-            Some(Ok(bytes)) => Ok(bytes),
+            Some(None) => Err(ContentError::Corrupt(reference.clone())),
+            Some(Some(bytes)) => Ok(bytes),
         }
     }
 

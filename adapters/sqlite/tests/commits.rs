@@ -11,7 +11,7 @@ use plica_ports::Store;
 use plica_ports::store::{AppendError, Batch, Claimed, Conflict};
 use rusqlite::Connection;
 
-use support::{bench, bench_on, commits, open, place};
+use support::{bench, bench_on, commits, noise, open, place};
 
 #[tokio::test]
 async fn sp_1_an_append_is_one_commit_whatever_it_carries() {
@@ -21,7 +21,7 @@ async fn sp_1_an_append_is_one_commit_whatever_it_carries() {
     bench.deliver(&log.id, &bench.message("hi"), "k1").await;
     let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
     let mut batch = log.noting(&claimed, "much");
-    batch.blobs = vec![Blob::new("text/plain", vec![b'x'; 100_000])];
+    batch.blobs = vec![Blob::new("text/plain", noise(1, 100_000))];
     batch.consumed = vec![claimed.items[0].position];
     batch.children = vec![bench.draft_child(&log.id).await.1];
     let before = commits(&path);

@@ -16,7 +16,7 @@ use plica_sqlite::SqliteStore;
 use rusqlite::Connection;
 
 use support::{
-    Other, bench, handed, open, place, process, process_apart, process_struck, process_under, say, was_struck,
+    Other, bench, handed, noise, open, place, process, process_apart, process_struck, process_under, say, was_struck,
 };
 
 /// Appends of a process whose disk does not fail.
@@ -113,7 +113,7 @@ async fn append(store: &SqliteStore, mut log: Log, appends: u64) -> Result<(), F
     let claimed = store.claim(&request).await?.pop().expect("the task is due");
     for number in 0..appends {
         let mut batch = log.noting(&claimed, "more");
-        batch.blobs = vec![Blob::new("text/plain", vec![number as u8; 3_000])];
+        batch.blobs = vec![Blob::new("text/plain", noise(number as u8, 3_000))];
         store.append(&claimed.claim, &batch).await?;
         log.accept(&batch);
         say(&log.row.seq.to_string());

@@ -140,6 +140,7 @@ async fn st_14_a_newer_schema_is_refused() {
     let claimed = bench.hold(&ada, &log.id).await;
     let (_, another) = bench.draft(|_| ()).await;
     let conn = Connection::open(&path).expect("the file");
+    let ours: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version");
     conn.pragma_update(None, "user_version", 99).expect("a version");
     let before = rows(&conn);
     let text = unusable(&path).await;
@@ -159,7 +160,7 @@ async fn st_14_a_newer_schema_is_refused() {
         refused(store.unblock(&log.id).await.expect_err("an unblocking").to_string());
     }
     assert_eq!(rows(&conn), before);
-    conn.pragma_update(None, "user_version", 1).expect("a version");
+    conn.pragma_update(None, "user_version", ours).expect("a version");
     bench.append(&claimed, &log.noting(&claimed, "in time")).await;
 }
 
@@ -238,7 +239,72 @@ async fn doctor_learns_what_the_store_runs_on() {
     let value = |name: &str| said.iter().find(|(said, _)| said == name).map(|(_, value)| value.as_str());
     assert_eq!(value("path"), path.to_str());
     assert_eq!(value("sqlite version"), Some(rusqlite::version()));
-    assert_eq!((value("journal mode"), value("schema version"), value("tasks")), (Some("wal"), Some("1"), Some("1")));
+    assert_eq!((value("journal mode"), value("schema version"), value("tasks")), (Some("wal"), Some("2"), Some("1")));
+}
+
+/// What the file holds of a body: how many bytes, and whether they are a frame.
+fn kept(conn: &Connection, blob: &Blob) -> (u64, bool) {
+    let sql = "SELECT length(bytes), packed IS NOT NULL FROM content WHERE sha256 = ?1";
+    let kept = conn.query_row(sql, [blob.reference.sha256.as_bytes()], |row| {
+        Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?))
+    });
+    kept.expect("the body is kept")
+}
+
+/// CO-1: bodies that get shorter by it are packed, however they come; what is read, and what is
+/// said of them, are the plain bytes.
+#[tokio::test]
+async fn co_1_bodies_are_packed_where_that_pays() {
+    let (_folder, path) = place();
+    let store = open(&path);
+    let bench = bench_on(store.clone()).await;
+    let body = |word: &str, times: usize| Blob::new("text/plain", word.repeat(times).into_bytes());
+    let (put, short, cited) = (body("put by itself ", 500), body("a", 100), body("came with an event ", 500));
+    for blob in [&put, &short] {
+        store.put(blob).await.expect("kept");
+    }
+    let mut log = bench.task().await;
+    let claimed = bench.hold(&bench.worker("ada"), &log.id).await;
+    let mut batch = log.completing(&claimed);
+    batch.blobs.push(cited.clone());
+    bench.append(&claimed, &batch).await;
+    log.accept(&batch);
+
+    let conn = Connection::open(&path).expect("the file");
+    for blob in [&put, &cited] {
+        let (bytes, packed) = kept(&conn, blob);
+        assert!(packed && bytes < blob.reference.size / 10, "{bytes} bytes of {}", blob.reference);
+    }
+    assert_eq!(kept(&conn, &short), (100, false));
+    for blob in [&put, &short, &cited] {
+        assert_eq!(store.get(&blob.reference).await.as_ref(), Ok(&blob.bytes));
+    }
+    let later = store.clock().await.expect("it tells the time").plus_millis(1);
+    let aged = store.aged(later, None, 9).await.expect("bodies are listed");
+    assert!([put.reference, short.reference].iter().all(|kept| aged.iter().any(|body| body.size == kept.size)));
+}
+
+/// CO-1: a body is corrupt, and not some other body, when its frame is damaged, is called plain, or
+/// holds more than the body has.
+#[tokio::test]
+async fn co_1_a_damaged_frame_is_corrupt() {
+    let (_folder, path) = place();
+    let store = open(&path);
+    let blob = Blob::new("text/plain", "what the agent said ".repeat(500).into_bytes());
+    store.put(&blob).await.expect("kept");
+    let conn = Connection::open(&path).expect("the file");
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("zeroes pack well");
+    for (damage, bytes) in [
+        ("UPDATE content SET packed = NULL WHERE ?1 IS NOT NULL", &bomb),
+        ("UPDATE content SET packed = 1, bytes = ?1", &bomb),
+        ("UPDATE content SET bytes = ?1", &blob.bytes),
+        ("UPDATE content SET bytes = substr(bytes, 1, 9) WHERE ?1 IS NOT NULL", &bomb),
+    ] {
+        conn.execute(damage, [bytes]).expect("the body is damaged");
+        assert_eq!(store.get(&blob.reference).await, Err(ContentError::Corrupt(blob.reference.clone())), "{damage}");
+    }
+    conn.execute("UPDATE content SET packed = NULL, bytes = ?1", [&blob.bytes]).expect("the body is mended");
+    assert_eq!(store.get(&blob.reference).await, Ok(blob.bytes));
 }
 
 #[tokio::test]

@@ -300,6 +300,14 @@ impl World {
         file.execute_batch(statements).expect("the statements run");
     }
 
+    /// Runs a statement on the one body of this reference.
+    pub fn content(&self, reference: &Value, statement: &str) {
+        let hash = reference["sha256"].as_str().expect("a reference names a hash");
+        let file = rusqlite::Connection::open(self.db()).expect("the store is there");
+        let changed = file.execute(&format!("{statement} WHERE sha256 = x'{hash}'"), []).expect("the statement runs");
+        assert_eq!(changed, 1, "bodies of {reference}");
+    }
+
     /// Every command that a refusal names works as printed: it is understood and does something.
     pub fn next_commands_work(&self, refusal: &Ran) {
         let commands = refusal.next_commands();

@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plica_conformance::{Bench, Capability, Subject};
+use plica_kernel::body::Blob;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -38,7 +39,7 @@ fn st_14_migrations_run_once_in_order_and_keep_the_name() {
 }
 
 /// ST-14: a store that the oldest step alone has made is opened, brought up to date, and carried
-/// on under its own name.
+/// on under its own name; the bodies in it are read as they lie there.
 #[tokio::test]
 async fn st_14_a_store_of_the_oldest_version_is_carried_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -46,6 +47,9 @@ async fn st_14_a_store_of_the_oldest_version_is_carried_on() {
     let mut conn = Connection::open(&file).expect("the file");
     conn.execute_batch("PRAGMA journal_mode = WAL").expect("a log");
     migrate(&mut conn, &MIGRATIONS[..1], "01980000-0000-7000-8000-000000000001").expect("the first step");
+    let old = Blob::new("text/plain", "an old body ".repeat(100).into_bytes());
+    let sql = "INSERT INTO content (sha256, size, touched_at, bytes) VALUES (?1, 1200, 0, ?2)";
+    conn.execute(sql, (old.reference.sha256.as_bytes(), &old.bytes)).expect("a body");
     let store = crate::SqliteStore::open(&file, crate::OpenOptions::default()).expect("a path");
     let bench = Bench::new(Subject::new(std::sync::Arc::new(store)).lacking(Capability::Time)).await;
     assert_eq!(bench.ledger().to_string(), "01980000-0000-7000-8000-000000000001");
@@ -55,6 +59,8 @@ async fn st_14_a_store_of_the_oldest_version_is_carried_on() {
     bench.append(&claimed, &batch).await;
     log.accept(&batch);
     assert_eq!(bench.row(&log.id).await.projection, log.row);
+    let content = bench.store().content().expect("it keeps bodies");
+    assert_eq!(content.get(&old.reference).await, Ok(old.bytes));
     assert_eq!(standing(&conn).expect("a look"), Standing::Ours(version_of(MIGRATIONS)));
 }
 
@@ -131,11 +137,11 @@ fn killed_before(statement: u64, file: &Path) -> ExitStatus {
 }
 
 /// Kills a process before every statement of bringing the file that `prepare` makes up to date;
-/// what it leaves stands at one of `stages` or the end, and the next process brings it up to date.
-fn kill_before_each_statement(prepare: impl Fn(&Path), stages: &[Standing]) {
+/// what it leaves stands where it `began` or at the end, and the next process brings it up to date.
+fn kill_before_each_statement(prepare: impl Fn(&Path), began: Standing) {
     let target = with_many();
     let end = Standing::Ours(version_of(&target));
-    let mut seen = Vec::new();
+    let mut was_cut = false;
     for statement in 0.. {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("plica.db");
@@ -148,8 +154,8 @@ fn kill_before_each_statement(prepare: impl Fn(&Path), stages: &[Standing]) {
             assert!(statement > 10, "{statement} statements are no migration");
             break;
         }
-        assert!(left == end || stages.contains(&left), "killed before statement {statement} it left {left:?}");
-        seen.push(left);
+        assert!([began, end].contains(&left), "killed before statement {statement} it left {left:?}");
+        was_cut |= left == began;
         migrate(&mut conn, &target, "by-the-next").expect("the next process migrates");
         let words: i64 = conn
             .query_row("SELECT count(*) FROM later JOIN meta ON value = word AND other IS NULL", [], |row| row.get(0))
@@ -157,24 +163,24 @@ fn kill_before_each_statement(prepare: impl Fn(&Path), stages: &[Standing]) {
         assert_eq!(words, 1, "killed before statement {statement}: the migration ran twice or in part");
         assert!(tables(&conn).contains(&"events".to_string()));
     }
-    assert!(stages.iter().all(|stage| seen.contains(stage)), "not every stage was cut: {seen:?}");
+    assert!(was_cut, "no statement came before the end");
 }
 
-/// ST-14: a process that is killed between any two statements of making a store has made nothing
-/// or a version of it, whole, and the next one goes on from there.
+/// ST-14: a process that is killed between any two statements of making a store has made nothing,
+/// or all of it.
 #[test]
-fn st_14_a_process_killed_while_it_makes_a_store_leaves_whole_versions() {
-    kill_before_each_statement(|_| (), &[Standing::Empty, Standing::Ours(version_of(MIGRATIONS))]);
+fn st_14_a_process_killed_while_it_makes_a_store_leaves_none_or_the_whole() {
+    kill_before_each_statement(|_| (), Standing::Empty);
 }
 
-/// ST-14: nor does one that is killed between any two statements of a later migration change
+/// ST-14: nor does one that is killed between any two statements of later migrations change
 /// anything of the file as it was.
 #[test]
 fn st_14_a_process_killed_while_it_migrates_a_store_leaves_the_old_one() {
     let prepare = |file: &Path| {
         let mut conn = Connection::open(file).expect("the file");
         conn.execute_batch("PRAGMA journal_mode = WAL").expect("a log");
-        migrate(&mut conn, MIGRATIONS, "by-the-first").expect("a store");
+        migrate(&mut conn, &MIGRATIONS[..1], "by-the-first").expect("a store");
     };
-    kill_before_each_statement(prepare, &[Standing::Ours(version_of(MIGRATIONS))]);
+    kill_before_each_statement(prepare, Standing::Ours(1));
 }

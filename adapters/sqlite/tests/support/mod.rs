@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use plica_conformance::{Bench, Capability, Subject};
+use plica_kernel::canonical::content_hash;
 use plica_sqlite::{OpenOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -36,6 +37,16 @@ pub async fn bench(path: &Path) -> Bench {
 pub async fn bench_on(store: Arc<SqliteStore>) -> Bench {
     let subject = Subject::new(store).lacking(Capability::SecondHandle).lacking(Capability::Time);
     Bench::new(subject).await
+}
+
+/// Bytes that take as much room in the file as they are: nothing in them repeats.
+pub fn noise(seed: u8, size: usize) -> Vec<u8> {
+    let mut bytes = vec![seed];
+    while bytes.len() < size {
+        let more = content_hash(&bytes[bytes.len().saturating_sub(32)..]);
+        bytes.extend_from_slice(more.as_bytes());
+    }
+    bytes
 }
 
 /// The file handed to this test, if it runs as another process; otherwise it has nothing to do.
