@@ -10,6 +10,7 @@
 
 mod appends;
 mod back;
+mod control;
 mod drain;
 mod engine;
 mod family;
@@ -47,7 +48,7 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 31] = [
+const CASES: [(&str, Case); 32] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
@@ -60,7 +61,7 @@ const CASES: [(&str, Case); 31] = [
     ("L7-pg", postgres::claims),
     ("L8", postgres::old_snapshot),
     ("F1", fold::whole),
-    ("F2", fold::control),
+    ("F2", control::fold),
     ("F3", fold::rates),
     ("F4", fold::verified),
     ("F5", fold::encode),
@@ -71,6 +72,7 @@ const CASES: [(&str, Case); 31] = [
     ("E5", peers::runs),
     ("E6", rounds::wake),
     ("B1", appends::bytes),
+    ("B1-pg", appends::bytes_of_tables),
     ("flat", rounds::flat),
     ("back", back::all),
     ("idle", waiting::idle),
