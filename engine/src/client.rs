@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use plica_kernel::body::{Blob, Body, ContentRef, MEDIA_DEFINITION};
 use plica_kernel::decide::{Birth, Drafted, Stamp, born};
-use plica_kernel::event::{ApprovalVerdict, CallResolution, MessageOrigin, Payload, Role, TaskCreated};
+use plica_kernel::event::{ApprovalVerdict, CallResolution, Failure, MessageOrigin, Payload, Role, TaskCreated};
 use plica_kernel::id::{CallId, DedupKey, Epoch, Position, Queue, RunId, Seq, TaskId};
 use plica_kernel::message::Block;
 use plica_kernel::state::{Entry, ResultStatus, Task};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::Item;
+use plica_kernel::wake::{InboxItem, Item};
 use plica_ports::store::{
     Created, Delivered, Facts, NewTask, Page, Row, StoreError, StoredEvent, TaskFilter, rules::fingerprint,
 };
@@ -279,12 +279,17 @@ impl Client {
         Ok(self.store.tasks(filter, page).await?)
     }
 
-    /// The state of a task, whole, as of any seq (SN-6).
+    /// The state of a task, whole, as of any seq (SN-6), or of the last there is when this begins:
+    /// a worker may append meanwhile, and what a rewind lands on is found before the log is read.
     ///
     /// # Errors
     /// See [`LoadError`].
     pub async fn state(&self, task: &TaskId, at: Option<Seq>, ignore_snapshots: bool) -> Result<Task, ClientError> {
-        let options = LoadOptions { at, ignore_snapshots, whole: true };
+        let at = match at {
+            Some(at) => at,
+            None => self.row(task).await?.projection.seq,
+        };
+        let options = LoadOptions { at: Some(at), ignore_snapshots, whole: true };
         let content = self.content()?;
         match load(&*self.store, content, task, options).await {
             // A snapshot whose segments are gone is slower, never wrong (SN-2).
@@ -336,6 +341,33 @@ impl Client {
                 | Payload::TaskFailed(_)
                 | Payload::TaskCancelled(_)
                 | Payload::TaskSuspended(_)) => return Ok(Some(end)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How the last turn, or the task, failed, if it did and nothing has begun since.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or the end of the log.
+    pub async fn last_failure(&self, task: &TaskId) -> Result<Option<Failure>, ClientError> {
+        let head = self.row(task).await?.projection.seq;
+        let from = Seq(head.0.saturating_sub(ENDINGS_LOOKED_AT).max(1));
+        for stored in self.store.read(task, from, usize::MAX).await?.iter().rev() {
+            match read_event(task, stored)?.payload {
+                Payload::TaskFailed(failed) => {
+                    return Ok(Some(Failure { detail: failed.detail, reason: failed.reason }));
+                }
+                Payload::TaskSuspended(suspended) => return Ok(suspended.failure),
+                // These begin no turn.
+                Payload::TaskSnapshot(_)
+                | Payload::LateResultRecorded(_)
+                | Payload::ExtensionRecorded(_)
+                | Payload::AgentRevised(_)
+                | Payload::BackgroundJobEnded(_)
+                | Payload::ConversationClosed(_)
+                | Payload::ConversationReopened(_) => {}
                 _ => return Ok(None),
             }
         }
@@ -413,6 +445,14 @@ impl Client {
             return Err(ClientError::Closed(task.clone()));
         }
         self.deliver(task, actor, &Item::Message { text: text.into() }, None).await
+    }
+
+    /// What was delivered to a task and is still to be taken, the oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn untaken(&self, task: &TaskId) -> Result<Vec<InboxItem>, ClientError> {
+        Ok(self.store.inbox(task, Position(0)).await?)
     }
 
     /// Whether an order to reopen lies in the inbox, which comes before whatever is sent now.

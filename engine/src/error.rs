@@ -83,13 +83,13 @@ pub enum ClientError {
     /// A subtask that is over has told its parent how it ended. Nothing was written.
     #[error(
         "task {task} is a subtask that has told its parent how it ended; \
-         `plica send {parent} TEXT` goes on there, `plica rewind {parent}` goes back"
+         `plica show {above}` says how the task that it worked for goes on"
     )]
     Reported {
         /// The task.
         task: TaskId,
-        /// Its parent.
-        parent: TaskId,
+        /// The nearest task above it that can be steered: one that is not over, or the root.
+        above: TaskId,
     },
     /// No such call is of unknown outcome. Nothing was written.
     #[error("task {task}: call {call} is not of unknown outcome; `plica show {task}` lists those that are")]
@@ -108,7 +108,7 @@ pub enum ClientError {
         root: TaskId,
     },
     /// The task cannot move to the definition. Nothing was delivered.
-    #[error("task {task} cannot move to this definition: {why}")]
+    #[error("task {task} cannot move to this definition: {why}; `plica show {task}` says what it is doing")]
     Revision {
         /// The task.
         task: TaskId,
@@ -116,7 +116,7 @@ pub enum ClientError {
         why: String,
     },
     /// Content that was put so recently may be about to be cited (CO-3). Nothing was removed.
-    #[error("content is removed once it is {} min old at least: writers may be about to cite what is younger", .min.as_secs() / 60)]
+    #[error("content is removed once it is {} min old at least: writers may be about to cite what is younger; `plica gc --grace {}m` is the least", .min.as_secs() / 60, .min.as_secs() / 60)]
     Grace {
         /// The shortest grace.
         min: std::time::Duration,

@@ -32,7 +32,8 @@ pub struct LoadOptions {
     pub whole: bool,
 }
 
-/// Folds the state of a task.
+/// Folds the state of a task. Without `at` nobody else may append to the log meanwhile: only who
+/// holds the task's claim leaves it out.
 ///
 /// # Errors
 /// See [`LoadError`]; a snapshot that cannot be used is no error but passed over.

@@ -93,6 +93,7 @@ impl Verdict {
         task: &TaskId,
     ) -> Result<(), LoadError> {
         let row = store.row(task).await?.ok_or_else(|| LoadError::UnknownTask(task.clone()))?;
+        let head = (row.projection.seq, row.projection.hash);
         let baselines = store.baselines(task, usize::MAX).await?;
         let landings = baselines.iter().filter_map(|stored| landing_of(&decode(&stored.body, &stored.hash).ok()?));
         let mut verifier = Verifier::new(task.clone(), landings);
@@ -105,9 +106,13 @@ impl Verdict {
             Err(error) => verifier.content_broken(Seq(1), format!("what it was forked from does not verify: {error}")),
         }
         let mut from = Seq(1);
-        loop {
+        'log: loop {
             let page = store.read(task, from, PAGE).await?;
             for stored in &page {
+                // A worker may append meanwhile: what the row knew of at first is checked.
+                if stored.seq > head.0 && has_grown(store, task, head.0).await? {
+                    break 'log;
+                }
                 for reference in verifier.push(stored.seq, &stored.hash, &stored.body).content {
                     check_content(content, stored.seq, &reference, &mut verifier).await?;
                 }
@@ -118,7 +123,6 @@ impl Verdict {
                 _ => break,
             }
         }
-        let head = (row.projection.seq, row.projection.hash);
         let verified = verifier.finish(Some(head));
         self.tasks += 1;
         for found in &verified.breaks {
@@ -141,6 +145,11 @@ impl Default for Verdict {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Whether the row, too, knows by now of events after `head`.
+async fn has_grown(store: &dyn Store, task: &TaskId, head: Seq) -> Result<bool, LoadError> {
+    Ok(store.row(task).await?.is_some_and(|row| row.projection.seq > head))
 }
 
 /// The state that a fork inherits, folded from its source's log alone; none for other tasks.

@@ -1,10 +1,12 @@
 //! Writes the seeds of the corpus anew: logs and snapshots that the real engine makes on the
-//! memory store, the kernel's vectors, and mutations of both.
+//! memory store, the kernel's vectors, and mutations of both; and logs of simulated worlds, so that
+//! every type of event is among them.
 //!
 //! `cargo run -p plica-fuzz --example seed`
 
 #![expect(clippy::unwrap_used, reason = "a tool for developers: it fails where it stands")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,15 +15,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use plica_conformance::model::chat::Chat;
 use plica_conformance::model::{Protocol, Said};
+use plica_conformance::sim;
 use plica_engine::{Client, Host, ModelSource, ModelSourceError, Stop, Submission, Worker, WorkerOptions};
 use plica_kernel::decode::decode;
 use plica_kernel::envelope::write_line;
-use plica_kernel::event::{Payload, Usage};
-use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
+use plica_kernel::event::{CallResolution, EventType, Payload, Usage};
+use plica_kernel::id::{CallId, InstanceId, Seq, TaskId, WorkerId};
 use plica_kernel::snapshot;
 use plica_kernel::wake::Item;
 use plica_memory::MemoryStore;
-use plica_ports::store::Worker as Identity;
+use plica_ports::store::{StoredEvent, Worker as Identity};
 use plica_ports::{
     CallContext, ContentStore, Definition, Effect, Model, ModelChoice, OnCrash, PermissionMode, Store, Tool,
     ToolDeclaration, ToolError, ToolOutput,
@@ -33,10 +36,14 @@ use serde_json::{Value, json};
 const MUTATIONS: u64 = 4;
 /// Rounds after which a list of messages has a full segment of 128.
 const LONG: usize = 70;
+/// Worlds at least among whose logs the shortest are looked for.
+const WORLDS: u64 = 40;
+/// The first call of a task of one message.
+const FIRST_CALL: CallId = CallId { decision: Seq(8), index: 0 };
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let mut corpus = Corpus { root: Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus") };
+    let mut corpus = Corpus { root: Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus"), kinds: BTreeSet::new() };
     let say = |text: &str| json!({"text": text, "usage": {"uncached": 12, "output": 3}});
     let call = |tool: &str, args: Value| json!({"text": "So:", "calls": [{"tool": tool, "args": args, "id": "c1"}]});
     let note = |text: &str| call("Note", json!({"note": text}));
@@ -57,6 +64,11 @@ async fn main() {
     corpus.snapshot("long", &Bench::new(&long, false)).await;
     corpus.snapshot("short", &Bench::new(&[note("one"), note("two"), say("done")], false)).await;
 
+    let in_doubt = [note("unknown"), say("done")];
+    let landed = Item::Resolve { call: FIRST_CALL, output: Some("seen".into()), verdict: CallResolution::Landed };
+    corpus.log("resolved", &Bench::new(&in_doubt, true), &[landed]).await;
+    corpus.worlds();
+
     corpus.vectors();
     corpus.operations();
     corpus.streams();
@@ -65,6 +77,12 @@ async fn main() {
 /// The folder of the corpus, by target.
 struct Corpus {
     root: PathBuf,
+    /// Types of the events in its logs.
+    kinds: BTreeSet<EventType>,
+}
+
+fn kind_of(event: &StoredEvent) -> EventType {
+    decode(&event.body, &event.hash).unwrap().kind()
 }
 
 impl Corpus {
@@ -108,15 +126,50 @@ impl Corpus {
     async fn log(&mut self, name: &str, bench: &Bench, items: &[Item]) {
         let task = bench.run(items).await;
         let stored = bench.store.read(&task, Seq(1), usize::MAX).await.unwrap();
-        let mut lines = Vec::new();
-        for event in &stored {
-            lines.extend(write_line(&event.body, &event.hash));
-            let kind = decode(&event.body, &event.hash).unwrap().kind();
-            self.put("event", kind.name(), &event.body);
-        }
+        let lines = self.stored(name, &stored);
         self.seed("fold", name, &lines);
         self.seed("event", "first", &stored[0].body);
         self.put("canonical", name, &stored.last().unwrap().body);
+    }
+
+    /// Logs of simulated worlds: of each type that no log has held so far the shortest one, from as
+    /// many worlds as that takes.
+    fn worlds(&mut self) {
+        let mut missing: BTreeSet<EventType> =
+            EventType::ALL.iter().copied().filter(|kind| kind.is_readable() && !self.kinds.contains(kind)).collect();
+        let mut shortest: BTreeMap<EventType, (String, Vec<StoredEvent>)> = BTreeMap::new();
+        for seed in 0.. {
+            if missing.is_empty() && seed >= WORLDS {
+                break;
+            }
+            // A world has a runtime of its own, which cannot be within this one.
+            let logs = std::thread::spawn(move || sim::logs(seed)).join().unwrap().unwrap();
+            for (number, log) in logs.into_iter().enumerate() {
+                let kinds: BTreeSet<EventType> = log.iter().map(kind_of).collect();
+                for kind in kinds.difference(&self.kinds) {
+                    missing.remove(kind);
+                    if shortest.get(kind).is_none_or(|(_, known)| known.len() > log.len()) {
+                        shortest.insert(*kind, (format!("world-{seed}-{number}"), log.clone()));
+                    }
+                }
+            }
+        }
+        for (name, log) in shortest.into_values() {
+            self.stored(&name, &log);
+        }
+    }
+
+    /// One event of each type of a log, and the log.
+    fn stored(&mut self, name: &str, log: &[StoredEvent]) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for event in log {
+            lines.extend(write_line(&event.body, &event.hash));
+            let kind = kind_of(event);
+            self.kinds.insert(kind);
+            self.put("event", kind.name(), &event.body);
+        }
+        self.put("fold", name, &lines);
+        lines
     }
 
     /// The last snapshot of a log with its segments, the last first.
@@ -240,6 +293,9 @@ impl Tool for Note {
 
     async fn call(&self, args: &str, _: &CallContext) -> Result<ToolOutput, ToolError> {
         assert!(!args.contains("panic"), "the tool has a bug");
+        if args.contains("unknown") {
+            return Err(ToolError::unknown("nobody knows"));
+        }
         Ok(ToolOutput::text(if args.contains("long") { "noted at length. ".repeat(90) } else { "noted".into() }))
     }
 }

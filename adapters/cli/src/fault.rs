@@ -94,6 +94,9 @@ fn hint(error: &ClientError) -> Option<String> {
         (_, ClientError::Deliver(DeliverError::TaskOver { task, .. })) => {
             Some(format!("; `plica show {task}` says how it ended"))
         }
+        (_, ClientError::Deliver(DeliverError::KeyConflict { task, .. })) => {
+            Some(format!("; `plica events {task}` lists what it took, and another --key delivers this too"))
+        }
         (_, ClientError::Create(CreateError::KeyConflict { task, .. })) => {
             Some(format!("; `plica show {task}` shows that task"))
         }

@@ -78,6 +78,8 @@ impl Drawn {
 const BURST: u32 = 64;
 /// How long a mark is trusted.
 const TRUSTED: Duration = Duration::from_secs(1);
+/// Marks that leave nothing out.
+const ANYWHERE: [i64; 4] = [i64::MIN; 4];
 
 /// Low-water marks: in each class, when what was claimed last became due.
 ///
@@ -96,7 +98,7 @@ pub(crate) struct Marks {
 
 impl Default for Marks {
     fn default() -> Self {
-        Self { queues: Vec::new(), since: Instant::now(), claims: 0, is_burst: false, lows: [i64::MIN; 4] }
+        Self { queues: Vec::new(), since: Instant::now(), claims: 0, is_burst: false, lows: ANYWHERE }
     }
 }
 
@@ -109,7 +111,7 @@ impl Marks {
         }
         self.claims = self.claims.saturating_add(1);
         self.is_burst |= self.claims >= BURST;
-        if self.is_burst { self.lows } else { [i64::MIN; 4] }
+        if self.is_burst { self.lows } else { ANYWHERE }
     }
 
     /// Notes where something was found.
@@ -127,20 +129,40 @@ impl Marks {
 /// Takes tasks to work on.
 pub(crate) async fn claim(store: &PostgresStore, request: &ClaimRequest) -> Result<Vec<Claimed>, ClaimError> {
     let most = request.max.min(CLAIMS_MAX);
-    let anywhere = [i64::MIN; 4];
-    let marks = if request.task.is_some() { anywhere } else { store.marks().begin(&request.queues) };
+    let marks = if request.task.is_some() { ANYWHERE } else { store.marks().begin(&request.queues) };
     let mut claimed = some(store, request, most, &[], marks).await?;
-    if claimed.len() < most && marks != anywhere {
-        claimed.extend(some(store, request, most - claimed.len(), &[], anywhere).await?);
+    match more(store, request, most, marks, &mut claimed).await {
+        // What is held already would lie until its lease ends if nobody heard of it. After a commit in
+        // doubt whoever asked looks for all that it holds (ST-9).
+        Err(ClaimError::Store(error)) if !claimed.is_empty() => {
+            tracing::warn!(%error, "no more work could be looked for; what was claimed before is handed out");
+            Ok(claimed)
+        }
+        Err(error) => Err(error),
+        Ok(()) => Ok(claimed),
+    }
+}
+
+/// Adds what a first look has passed over, up to `most` in all: what came late, and what is held by
+/// processes that are known to be gone.
+async fn more(
+    store: &PostgresStore,
+    request: &ClaimRequest,
+    most: usize,
+    marks: [i64; 4],
+    claimed: &mut Vec<Claimed>,
+) -> Result<(), ClaimError> {
+    if claimed.len() < most && marks != ANYWHERE {
+        claimed.extend(some(store, request, most - claimed.len(), &[], ANYWHERE).await?);
     }
     if claimed.len() < most {
         // Nothing is due any more; but what is held may be held by nobody.
         let gone = workers::gone(store).await?;
         if !gone.is_empty() {
-            claimed.extend(some(store, request, most - claimed.len(), &gone, anywhere).await?);
+            claimed.extend(some(store, request, most - claimed.len(), &gone, ANYWHERE).await?);
         }
     }
-    Ok(claimed)
+    Ok(())
 }
 
 /// Takes up to `most` that became due at `marks` or later; `gone` are the processes known to be

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use plica_ports::store::StoreError;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
@@ -37,6 +37,15 @@ pub(crate) enum Hearing {
     On(Box<Target>),
 }
 
+/// Whether statements are given names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Statements {
+    /// On sessions that nobody else uses.
+    Named,
+    /// Never.
+    Unnamed,
+}
+
 /// A server and how to talk to it.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -58,6 +67,7 @@ pub(crate) struct Place {
     /// The schema's name: also that of the channel on which commits are made known.
     pub schema: String,
     pub hearing: Hearing,
+    pub statements: Statements,
     connections: usize,
 }
 
@@ -99,6 +109,11 @@ impl Place {
                 _ => return Err(unusable(format!("pool={text} is no number of connections; use 1 to 1000"))),
             },
         };
+        let statements = match parameters.take("statements")?.as_deref() {
+            None | Some("named") => Statements::Named,
+            Some("unnamed") => Statements::Unnamed,
+            Some(other) => return Err(unusable(format!("no such statements: {other}; use named or unnamed"))),
+        };
         let notify = parameters.take("notify")?;
         let target = Target::parse(parameters)?;
         let hearing = match notify.as_deref() {
@@ -106,19 +121,29 @@ impl Place {
             Some(url) => Hearing::On(Box::new(Target::parse(Parameters::of(url))?)),
             None => Hearing::On(Box::new(target.clone())),
         };
-        Ok(Self { target, schema, hearing, connections })
+        Ok(Self { target, schema, hearing, statements, connections })
     }
 
-    /// A pool of connections; none is made yet.
-    pub(crate) fn pool(&self) -> Result<Pool, StoreError> {
-        let Target { config, tls } = self.target.clone();
+    /// A pool of connections; none is made yet. With a mark each begins by setting it, and the
+    /// hook sees whether that was done.
+    pub(crate) fn pool(&self, mark: Option<(&str, Hook)>) -> Result<Pool, StoreError> {
+        let Target { mut config, tls } = self.target.clone();
+        let hook = mark.map(|(mark, hook)| {
+            let others = config.get_options().unwrap_or_default();
+            let options = format!("{others} -c {mark}=own");
+            config.options(options.trim_start());
+            hook
+        });
         let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match tls {
             Some(tls) => Manager::from_config(config, tls, how),
             None => Manager::from_config(config, tokio_postgres::NoTls, how),
         };
-        Pool::builder(manager)
-            .max_size(self.connections)
+        let mut pool = Pool::builder(manager);
+        if let Some(hook) = hook {
+            pool = pool.post_create(hook);
+        }
+        pool.max_size(self.connections)
             .runtime(Runtime::Tokio1)
             // The one used last: its server process has the functions' plans ready and in its cache.
             .queue_mode(QueueMode::Lifo)

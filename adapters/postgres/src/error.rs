@@ -80,7 +80,7 @@ pub(crate) enum Meaning {
     Never,
 }
 
-/// The schema has another version than ours; raised by `check_version`.
+/// The schema has another version than ours; raised by `refuse`.
 const OTHER_VERSION: &str = "PL001";
 
 /// Sorts a statement's error.

@@ -5,8 +5,8 @@
 //!   it touches, checks, and writes everything or nothing, in one round trip, so a worker that
 //!   stalls never holds a lock. Which rule refuses a write is found out here, from the columns of
 //!   the locked row, by [`plica_ports::store::rules`].
-//! * Statements are never given a name, and nothing depends on a session's state, so a pooler
-//!   in transaction mode may stand in between (`writer`).
+//! * Nothing depends on a session's state, and statements are given names only where a session is
+//!   not shared, so a pooler in transaction mode may stand in between (`session`).
 //! * Reading creates nothing: a schema that is not there reads as an empty store, and the first
 //!   write makes it (`migrations`).
 //! * Commits are made known by `NOTIFY`, outside of their transactions, and looked for by polling
@@ -25,6 +25,7 @@ mod lease;
 mod migrations;
 mod read;
 mod rows;
+mod session;
 mod sound;
 mod store;
 mod watch;
@@ -34,11 +35,11 @@ mod writer;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use deadpool_postgres::Pool;
 use plica_ports::store::{ProcessIdentity, StoreError};
 
 use crate::claim::Marks;
 use crate::connect::Place;
+use crate::session::Sessions;
 use crate::watch::Pulse;
 
 /// How a store on this host tells whether the process that holds a task still runs (ST-16).
@@ -77,7 +78,7 @@ pub struct OpenOptions {
 /// All calls need a tokio runtime with time and IO, the same one for the whole life of the store.
 pub struct PostgresStore {
     place: Arc<Place>,
-    pool: Pool,
+    sessions: Arc<Sessions>,
     pulse: Pulse,
     marks: Mutex<Marks>,
     options: OpenOptions,
@@ -97,14 +98,16 @@ impl PostgresStore {
     /// * `pool`: how many connections are used at most; 8 unless given.
     /// * `notify`: `off`, or the URL of a direct connection for `LISTEN`, for when the store
     ///   itself is reached through a pooler that hands out connections by transaction.
+    /// * `statements`: `unnamed` for a pooler by transaction that cannot be told from the server
+    ///   itself; `PgBouncer` can, and then statements are given no names anyway.
     ///
     /// # Errors
     /// `Unusable` when the URL is none, or the certificates cannot be read.
     pub fn open(url: &str, options: OpenOptions) -> Result<Self, StoreError> {
         let place = Arc::new(Place::parse(url)?);
-        let pool = place.pool()?;
-        let pulse = Pulse::new(Arc::clone(&place), pool.clone());
-        Ok(Self { place, pool, pulse, marks: Mutex::default(), options })
+        let sessions = Arc::new(Sessions::of(&place)?);
+        let pulse = Pulse::new(Arc::clone(&place), Arc::clone(&sessions));
+        Ok(Self { place, sessions, pulse, marks: Mutex::default(), options })
     }
 
     fn marks(&self) -> MutexGuard<'_, Marks> {

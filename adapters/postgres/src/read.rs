@@ -190,12 +190,39 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     one.into_iter().chain(other).min()
 }
 
+/// The indexes that claims, reads and checks go by: a store that lacks one works, and gets slower with
+/// all that is in it.
+pub(crate) const INDEXES: [&str; 17] = [
+    "content_pkey",
+    "events_baselines",
+    "events_pkey",
+    "inbox_pkey",
+    "inbox_task_dedup_key",
+    "inbox_untaken",
+    "meta_pkey",
+    "tasks_children",
+    "tasks_dedup",
+    "tasks_due",
+    "tasks_due_in_queue",
+    "tasks_held",
+    "tasks_id_key",
+    "tasks_newest",
+    "tasks_pkey",
+    "workers_instance_key",
+    "workers_pkey",
+];
+
 /// What `doctor` shows. Whom others' snapshots belong to is for their owner and `pg_monitor` to see.
 const DESCRIPTION: &str = "WITH clock AS MATERIALIZED (SELECT plica.now_us() AS now), \
     due AS MATERIALIZED (SELECT min(claimable_at) AS first FROM plica.tasks, clock WHERE claimable_at <= now), \
-    unfit AS MATERIALIZED (SELECT string_agg(indexrelid::regclass::text, ', ') AS names FROM pg_index \
-        JOIN pg_class ON pg_class.oid = indrelid \
-        WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'plica.tasks'::regclass) AND NOT (indisvalid AND indisready)) \
+    ours AS MATERIALIZED (SELECT relnamespace AS schema FROM pg_class WHERE oid = 'plica.tasks'::regclass), \
+    sound AS MATERIALIZED (SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid, ours \
+        WHERE relnamespace = schema AND indisvalid AND indisready), \
+    unfit AS MATERIALIZED (SELECT string_agg(name, ', ' ORDER BY name) AS names FROM unnest($1) AS needed (name) \
+        WHERE name NOT IN (SELECT relname FROM sound)), \
+    used AS MATERIALIZED (SELECT string_agg(indexrelname || ' ' || idx_scan, ', ' ORDER BY indexrelname) AS names \
+        FROM pg_stat_user_indexes JOIN pg_class ON pg_class.oid = indexrelid, ours \
+        WHERE relnamespace = schema AND idx_scan > 0) \
     SELECT (SELECT version::text FROM plica.meta) AS \"schema version\", \
         pg_size_pretty(pg_database_size(current_database())) AS \"database size\", \
         (SELECT count(*)::text FROM plica.tasks) AS tasks, \
@@ -207,13 +234,15 @@ const DESCRIPTION: &str = "WITH clock AS MATERIALIZED (SELECT plica.now_us() AS 
         coalesce((SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::bigint::text || ' s' \
             FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()), 'none') \
             AS \"oldest snapshot of others\", \
-        coalesce((SELECT names FROM unfit), 'none') AS \"indexes not in use\", \
+        coalesce((SELECT names FROM used), 'none yet') AS \"indexes in use, and how often\", \
+        coalesce((SELECT names FROM unfit), 'none') AS \"indexes missing or unfit\", \
         current_setting('synchronous_commit') AS \"synchronous commit\", \
         current_setting('fsync') AS fsync, current_setting('full_page_writes') AS \"full page writes\"";
 
 /// What the database says of itself, for `doctor`; `None` where there is no store.
 pub(crate) async fn describe(store: &PostgresStore) -> Result<Option<Vec<(String, String)>>, StoreError> {
-    let Some(rows) = store.view(&Query::of(DESCRIPTION)).await? else { return Ok(None) };
+    let query = Query::of(DESCRIPTION).with(INDEXES.as_slice(), Type::TEXT_ARRAY);
+    let Some(rows) = store.view(&query).await? else { return Ok(None) };
     let mut said = Vec::new();
     for row in &rows {
         for column in row.columns() {

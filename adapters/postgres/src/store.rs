@@ -55,7 +55,7 @@ impl Store for PostgresStore {
         let query = Query::of("SELECT ledger FROM plica.meta");
         let mut found = self.view(&query).await?;
         if found.is_none() {
-            migrate(&self.place, &self.connection().await?).await?;
+            migrate(&self.place, &*self.connection().await?).await?;
             found = self.view(&query).await?;
         }
         match found.as_deref() {

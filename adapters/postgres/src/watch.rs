@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::{Client, Pool};
 use plica_kernel::id::{Position, Queue, Seq, TaskId};
 use plica_kernel::time::Timestamp;
 use plica_ports::store::{Outlook, StoreError};
@@ -21,6 +20,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connect::{Hearing, Place};
+use crate::session::{Session, Sessions};
 use crate::{PostgresStore, read};
 
 /// How long hints of appends are gathered.
@@ -116,7 +116,7 @@ pub(crate) struct Pulse {
 
 struct Shared {
     place: Arc<Place>,
-    pool: Pool,
+    sessions: Arc<Sessions>,
     beats: broadcast::Sender<Beat>,
     /// What tells our own hints from those of others.
     sender: String,
@@ -144,10 +144,10 @@ impl Ear {
 }
 
 impl Pulse {
-    pub(crate) fn new(place: Arc<Place>, pool: Pool) -> Self {
+    pub(crate) fn new(place: Arc<Place>, sessions: Arc<Sessions>) -> Self {
         let shared = Shared {
             place,
-            pool,
+            sessions,
             beats: broadcast::Sender::new(BACKLOG),
             sender: Uuid::now_v7().simple().to_string(),
             hears: AtomicBool::new(false),
@@ -184,7 +184,7 @@ impl Pulse {
 
     /// Makes news known on a connection, right behind what it was sent before. It is a hint:
     /// that it could not be sent does not matter to anybody.
-    pub(crate) async fn announce(&self, client: &Client, news: Option<&Beat>) {
+    pub(crate) async fn announce(&self, client: &Session, news: Option<&Beat>) {
         if let Some(news) = news {
             announce(&self.shared, client, news).await;
             let _ = self.shared.beats.send(news.clone());
@@ -205,14 +205,14 @@ impl Drop for Pulse {
     }
 }
 
-async fn announce(shared: &Shared, client: &Client, news: &Beat) {
+async fn announce(shared: &Shared, client: &Session, news: &Beat) {
     if matches!(shared.place.hearing, Hearing::Off) {
         return;
     }
     // It need not survive a crash, so it waits for no flush.
     let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
     let hint = news.written(&shared.sender);
-    if let Err(error) = client.query_typed(sql, &[(&shared.place.schema, Type::TEXT), (&hint, Type::TEXT)]).await {
+    if let Err(error) = client.query(sql, &[(&shared.place.schema, Type::TEXT), (&hint, Type::TEXT)]).await {
         tracing::debug!(%error, "a hint was not sent");
     }
 }
@@ -220,7 +220,7 @@ async fn announce(shared: &Shared, client: &Client, news: &Beat) {
 /// Sends what has been gathered.
 async fn send(shared: Arc<Shared>) {
     tokio::time::sleep(GATHER).await;
-    let client = shared.pool.get().await;
+    let client = shared.sessions.get(&shared.place).await;
     let news = shared.gathered.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (client, news) {
         (Ok(client), Some(news)) => announce(&shared, &client, &news).await,
@@ -286,7 +286,7 @@ async fn hear(shared: &Arc<Shared>, target: &crate::connect::Target) -> Result<(
 
 /// Sends a hint that says nothing, to hear whether it comes back.
 async fn probe(shared: Arc<Shared>) {
-    match shared.pool.get().await {
+    match shared.sessions.get(&shared.place).await {
         Ok(client) => announce(&shared, &client, &Beat::of([], None)).await,
         Err(error) => tracing::debug!(%error, "it was not tried whether others can be heard"),
     }

@@ -1,16 +1,16 @@
 //! How calls reach the database: each write is one statement, each read one consistent view;
-//! both are one round trip, name no statement, and leave nothing behind on the connection.
+//! both are one round trip and leave nothing behind that a later one depends on.
 
 use std::time::Duration;
 
-use deadpool_postgres::Client;
 use plica_ports::store::StoreError;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresStore;
-use crate::error::{Lost, Meaning, meaning, no_connection, store_error};
+use crate::error::{Lost, Meaning, meaning, store_error};
 use crate::migrations::{self, Standing, VERSION};
+use crate::session::{Parameter, Session};
 use crate::watch::Beat;
 
 /// How often a call that was rolled back for another's sake is made again.
@@ -135,9 +135,23 @@ impl<'a> Query<'a> {
         self.sql.push_str(text);
         self
     }
+
+    /// The same, which finds out first whether the schema is of the version that is the last
+    /// parameter: the condition depends on no row, so the server tests it before it looks for
+    /// the first. `meta` comes first in the text and is locked first, as a change of the schema
+    /// does; the state that is seen is that of a moment when all locks were held.
+    fn checked(&self) -> String {
+        let version = self.values.len() + 1;
+        format!(
+            "WITH known AS MATERIALIZED (SELECT CASE WHEN version = ${version} THEN true \
+             ELSE plica.refuse(version) END AS ok FROM plica.meta) \
+             SELECT found.* FROM ({}) AS found WHERE (SELECT ok FROM known)",
+            self.sql
+        )
+    }
 }
 
-fn borrowed<'a>(values: &'a [Value<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+fn borrowed<'a>(values: &'a [Value<'_>]) -> Vec<Parameter<'a>> {
     values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
 }
 
@@ -159,8 +173,8 @@ enum Found {
 }
 
 impl PostgresStore {
-    pub(crate) async fn connection(&self) -> Result<Client, StoreError> {
-        self.pool.get().await.map_err(|error| no_connection(&self.place, &error))
+    pub(crate) async fn connection(&self) -> Result<Session, StoreError> {
+        self.sessions.get(&self.place).await
     }
 
     /// Makes a call that writes; `None` when there is no store and none is to be made. `news` is
@@ -176,9 +190,14 @@ impl PostgresStore {
         let mut tries = 0;
         loop {
             let client = self.connection().await.map_err(Lost::Store)?;
-            let written = client.query_typed(&sql, &values);
-            // Sent right behind, so that it is on its way before anyone can end this process.
-            let (written, ()) = tokio::join!(biased; written, self.pulse.announce(&client, news));
+            let written = match client.prepare(&sql, &values).await {
+                Ok(statement) => {
+                    // Sent right behind, so that it is on its way before anyone can end this process.
+                    let written = statement.query(&values);
+                    tokio::join!(biased; written, self.pulse.announce(&client, news)).0
+                }
+                Err(error) => Err(error),
+            };
             let error = match written {
                 Ok(rows) => return Ok(Some(rows)),
                 Err(error) => error,
@@ -193,7 +212,7 @@ impl PostgresStore {
                     }
                 }
                 Meaning::Broken => {
-                    forget(client);
+                    client.forget();
                     if !call.is_repeatable || tries >= BROKEN_MAX {
                         return Err(Lost::Unknown(store_error(&self.place, &error).to_string()));
                     }
@@ -205,30 +224,20 @@ impl PostgresStore {
 
     /// The rows of a query in one consistent view; `None` when there is no store.
     pub(crate) async fn view(&self, query: &Query<'_>) -> Result<Option<Vec<Row>>, StoreError> {
-        let sql = self.place.sql(&query.sql);
-        let version = self.place.sql("SELECT plica.check_version($1)");
-        let values = borrowed(&query.values);
+        let sql = self.place.sql(&query.checked());
+        let mut values = borrowed(&query.values);
+        values.push((&VERSION, Type::INT4));
         let mut tries = 0;
         loop {
             let client = self.connection().await?;
-            // One round trip: all four are sent before the first is answered. After an error in
-            // one of them COMMIT rolls back.
-            let known = [(&VERSION as &(dyn ToSql + Sync), Type::INT4)];
-            let (begun, checked, rows, ended) = tokio::join!(
-                biased;
-                client.batch_execute("BEGIN READ ONLY"),
-                client.query_typed(&version, &known),
-                client.query_typed(&sql, &values),
-                client.batch_execute("COMMIT")
-            );
-            let error = match (begun, checked, rows, ended) {
-                (Ok(()), Ok(_), Ok(rows), Ok(())) => return Ok(Some(rows)),
-                (Err(error), ..) | (_, Err(error), ..) | (_, _, Err(error), _) | (.., Err(error)) => error,
+            let error = match client.query(&sql, &values).await {
+                Ok(rows) => return Ok(Some(rows)),
+                Err(error) => error,
             };
             tries += 1;
             match meaning(&error) {
                 Meaning::Again if tries < TRIES_MAX => pause(tries).await,
-                Meaning::Broken if tries < BROKEN_MAX => forget(client),
+                Meaning::Broken if tries < BROKEN_MAX => client.forget(),
                 Meaning::Schema if tries < TRIES_MAX => {
                     if matches!(self.look(&client, false, &error).await?, Found::Nothing) {
                         return Ok(None);
@@ -241,7 +250,7 @@ impl PostgresStore {
 
     /// Looks at the schema, which was not as this build knows it, and makes it so where it is
     /// older, or is to be made.
-    async fn look(&self, client: &Client, creates: bool, error: &tokio_postgres::Error) -> Result<Found, StoreError> {
+    async fn look(&self, client: &Session, creates: bool, error: &tokio_postgres::Error) -> Result<Found, StoreError> {
         match migrations::standing(&self.place, client).await? {
             Standing::Empty if !creates => Ok(Found::Nothing),
             Standing::Empty => migrations::migrate(&self.place, client).await.map(|()| Found::Ready),
@@ -257,11 +266,6 @@ impl PostgresStore {
             Standing::Foreign => Err(migrations::foreign(&self.place)),
         }
     }
-}
-
-/// Takes a broken connection out of the pool, which may not have noticed yet.
-fn forget(client: Client) {
-    drop(Client::take(client));
 }
 
 /// Waits before another try, each time longer, and not as long as others do.

@@ -7,7 +7,7 @@ use plica_conformance::{Bench, Capability, LEASE, Subject};
 use plica_kernel::id::{Position, Queue};
 use plica_pgserver::{Fresh, Profile, Server, ServerError};
 use plica_ports::Store;
-use plica_ports::store::{ClaimRequest, Page, ProcessIdentity, StoreError, TaskFilter};
+use plica_ports::store::{ClaimError, ClaimRequest, Page, ProcessIdentity, StoreError, TaskFilter};
 use plica_postgres::{OpenOptions, PostgresStore, Processes};
 
 fn open(fresh: &Fresh) -> Arc<PostgresStore> {
@@ -185,6 +185,27 @@ async fn st_16_what_a_process_that_is_gone_holds_is_due() {
     assert_eq!(tasks, [&logs[0].id]);
 }
 
+/// ST-1: a claim that fails after it has got hold of something hands that out: nobody would hear of
+/// it until its lease ends.
+#[tokio::test]
+async fn st_1_what_is_claimed_before_a_failure_is_handed_out() {
+    let Some(server) = plica_pgserver::shared() else { return };
+    let fresh = Arc::new(server.fresh());
+    let bench = bench(Arc::clone(&fresh)).await;
+    let own = ProcessIdentity { boot: "here".into(), namespace: "ns".into(), pid: 7, started: 1 };
+    let options = OpenOptions { processes: Some(Processes { own, is_gone: |_| false }) };
+    let store = PostgresStore::open(&fresh.url(), options).expect("a URL is a URL");
+    let (ada, known) = (bench.worker("ada"), bench.task().await);
+    bench.hold(&ada, &known.id).await;
+    // Whether processes are gone, which is looked at for want of work, can be asked no more.
+    let client = fresh.connect().await;
+    client.batch_execute(&fresh.sql("ALTER TABLE plica.workers RENAME COLUMN boot TO shoe")).await.expect("renamed");
+    assert!(matches!(store.claim(&bench.request(&ada, 9)).await, Err(ClaimError::Store(_))), "nothing is due");
+    let log = bench.task().await;
+    let claimed = store.claim(&bench.request(&ada, 9)).await.expect("one is due");
+    assert_eq!(claimed.iter().map(|claimed| &claimed.claim.task).collect::<Vec<_>>(), [&log.id]);
+}
+
 /// ST-1: in a burst of claims, which begin where the one before found something, what became due
 /// earlier and came late is found all the same, by the claim that finds too little.
 #[tokio::test]
@@ -219,13 +240,16 @@ async fn the_store_describes_itself() {
         ("tls", "none"),
         ("tasks", "1"),
         ("due, with neither lease nor time", "0"),
-        ("indexes not in use", "none"),
+        ("indexes missing or unfit", "none"),
         ("schema version", "1"),
     ];
     for (name, value) in expected {
         assert_eq!(said.get(name).map(String::as_str), Some(value), "{name}");
     }
     assert!(said["longest due, not claimed"].ends_with(" ms"), "{said:?}");
+    assert!(said.contains_key("indexes in use, and how often"), "{said:?}");
+    client.batch_execute(&fresh.sql("DROP INDEX plica.tasks_due")).await.expect("an index goes");
+    assert_eq!(look().await["indexes missing or unfit"], "tasks_due");
     let sql = format!("UPDATE plica.tasks SET claimable_at = NULL WHERE id = '{}'", log.id);
     client.batch_execute(&fresh.sql(&sql)).await.expect("the row is spoiled");
     let said = look().await;

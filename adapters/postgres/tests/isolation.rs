@@ -206,6 +206,39 @@ async fn st_1_a_claim_waits_for_nobody() {
     assert!(stage.bench.claim(&stage.bench.request(&stage.bench.worker("bob"), 1)).await.is_empty());
 }
 
+/// A clock that stands still until it is moved, instead of the server's.
+const CLOCK: &str = "CREATE TABLE plica.test_clock (micros bigint NOT NULL); \
+    INSERT INTO plica.test_clock VALUES (1796031682123456); \
+    CREATE OR REPLACE FUNCTION plica.now_us() RETURNS bigint LANGUAGE sql VOLATILE AS \
+    $$ SELECT micros FROM plica.test_clock $$;";
+
+/// ST-1, ST-6: a claim of one task by name that has to wait for a delivery has its whole lease from
+/// when it has the task, and not a part of it from when it asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn st_6_a_claim_that_waited_has_its_whole_lease() {
+    let Some(stage) = Stage::set().await else { return };
+    stage.holder.batch_execute(&stage.fresh.sql(CLOCK)).await.expect("the clock is replaced");
+    let log = stage.bench.task().await;
+    stage.stop("deliver").await;
+    let (store, task, item, key) = (stage.store(), log.id.clone(), stage.bench.event("go"), stage.bench.key("k"));
+    let deliver = tokio::spawn(async move { store.deliver(&task, "user:ada", &item, &key).await });
+    stage.stopped().await;
+    let (store, mut request) = (stage.store(), stage.bench.request(&stage.bench.worker("bob"), 1));
+    request.task = Some(log.id.clone());
+    let lease = request.lease;
+    let claim = tokio::spawn(async move { store.claim(&request).await });
+    stage.queued().await;
+    let sql = "UPDATE plica.test_clock SET micros = micros + 10000000";
+    stage.holder.batch_execute(&stage.fresh.sql(sql)).await.expect("time passes");
+    let now = stage.bench.now().await;
+    stage.go_on().await;
+    assert!(done(deliver).await.expect("the item is taken").fresh);
+    let claimed = done(claim).await.expect("claiming works").pop().expect("the task is due");
+    let millis = u64::try_from(lease.as_millis()).expect("a lease is short");
+    assert_eq!((claimed.verdict.now, claimed.lease_until), (now, now.plus_millis(millis)));
+    assert_eq!(claimed.items.len(), 1, "what it waited for is there");
+}
+
 /// ST-9: a readback that comes while the append in doubt is not yet committed waits for its end:
 /// one that commits after all was written.
 #[tokio::test(flavor = "multi_thread")]

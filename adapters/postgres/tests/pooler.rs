@@ -16,7 +16,7 @@ fn pooler(server: &Shared) -> Option<&'static Pooler> {
         plica_pgserver::passed_over("a pooler is started in front of a server of our own alone");
         return None;
     };
-    match POOLER.get_or_init(|| Pooler::start(server)) {
+    match POOLER.get_or_init(|| Pooler::start(server, "")) {
         Ok(pooler) => Some(pooler),
         Err(error @ ServerError::NoPooler) => {
             plica_pgserver::passed_over(&error.to_string());

@@ -7,14 +7,17 @@ mod support;
 use std::fs::{self, File};
 use std::path::Path;
 
-use plica_conformance::{Log, opening_facts};
+use plica_conformance::{LEASE, Log, opening_facts};
 use plica_kernel::body::Blob;
-use plica_kernel::id::{Seq, TaskId};
+use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_ports::Store;
-use plica_ports::store::{AppendError, ClaimError, ClaimRequest, CreateError, Page, StoreError, TaskFilter};
+use plica_ports::store::{AppendError, ClaimError, ClaimRequest, CreateError, Page, StoreError, TaskFilter, Worker};
+use plica_sqlite::SqliteStore;
 use rusqlite::Connection;
 
-use support::{Other, bench, handed, noise, open, place, process, process_apart, process_struck, process_under, say};
+use support::{
+    Other, bench, handed, noise, open, place, process, process_apart, process_struck, process_under, say, was_struck,
+};
 
 /// Appends of a process whose disk does not fail.
 const APPENDS: u64 = 5;
@@ -83,17 +86,35 @@ impl From<AppendError> for Failure {
 /// Creates the task and appends to it; says after each append what was acknowledged.
 async fn write(path: &Path, appends: u64) -> Result<(), Failure> {
     let store = open(path);
-    let ledger = store.ledger().await?;
-    let (mut log, task) = Log::begin(&ledger, &the_task(), opening_facts(store.now().await?));
-    store.create(task).await?;
+    let log = create(&store).await?;
     say("1");
-    let bench = support::bench_on(store).await;
-    let request = ClaimRequest { task: Some(the_task()), ..bench.request(&bench.worker("ada"), 1) };
-    let claimed = bench.store().claim(&request).await?.pop().expect("the task is due");
+    append(&store, log, appends).await
+}
+
+/// Creates the task.
+async fn create(store: &SqliteStore) -> Result<Log, Failure> {
+    let ledger = store.ledger().await?;
+    let (log, task) = Log::begin(&ledger, &the_task(), opening_facts(store.now().await?));
+    store.create(task).await?;
+    Ok(log)
+}
+
+/// Claims the task and appends to its log; says after each append what was acknowledged.
+async fn append(store: &SqliteStore, mut log: Log, appends: u64) -> Result<(), Failure> {
+    let worker = Worker {
+        id: WorkerId::new("ada").expect("an id"),
+        instance: InstanceId::new("ada-instance").expect("an id"),
+        host: "here".into(),
+        version: "1".into(),
+        process: None,
+    };
+    let (lease, task) = (LEASE, Some(the_task()));
+    let request = ClaimRequest { worker, queues: Vec::new(), lease, max: 1, task, except: Vec::new() };
+    let claimed = store.claim(&request).await?.pop().expect("the task is due");
     for number in 0..appends {
         let mut batch = log.noting(&claimed, "more");
         batch.blobs = vec![Blob::new("text/plain", noise(number as u8, 3_000))];
-        bench.store().append(&claimed.claim, &batch).await?;
+        store.append(&claimed.claim, &batch).await?;
         log.accept(&batch);
         say(&log.row.seq.to_string());
     }
@@ -162,16 +183,78 @@ async fn st_10_a_write_that_fails_at_any_point_loses_nothing() {
     assert!((20..80).contains(&met), "{met} of 80 limits were met: the steps miss the point");
 }
 
-#[tokio::test]
-async fn other_writes_until_a_call_fails() {
-    let Some(path) = handed() else { return };
-    let ended = write(&path, APPENDS).await;
+/// Says how writing ended. Whatever can be read after a failure is right, and what cannot has a type.
+async fn tell(path: &Path, ended: Result<(), Failure>) {
     say(if ended.is_ok() { "all" } else { "failed" });
-    // Whatever can be read after a failure is right, and what cannot has a type.
-    match open(&path).row(&the_task()).await {
+    match open(path).row(&the_task()).await {
         Ok(_) | Err(StoreError::Unavailable(_) | StoreError::Unusable(_)) => {}
         Err(other) => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn other_writes_until_a_call_fails() {
+    let Some(path) = handed() else { return };
+    tell(&path, write(&path, APPENDS).await).await;
+}
+
+/// Appends to the task that is there.
+async fn go_on(path: &Path) -> Result<(), Failure> {
+    let store = open(path);
+    let row = store.row(&the_task()).await?.expect("the task is there");
+    let (log, _) = Log::begin(&store.ledger().await?, &the_task(), row.facts);
+    append(&store, log, 1).await
+}
+
+#[tokio::test]
+async fn other_goes_on_until_a_call_fails() {
+    let Some(path) = handed() else { return };
+    tell(&path, go_on(&path).await).await;
+}
+
+/// Lets the first, the second, and so on to the last system call of these names that opening a store,
+/// claiming and appending make fail, each in a store of its own.
+async fn strike_each(system_calls: &[&str]) {
+    for system_call in system_calls {
+        let (mut nth, mut failed) = (1, 0);
+        loop {
+            let (_folder, path) = place();
+            assert!(create(&open(&path)).await.is_ok(), "a sound disk");
+            let name = "other_goes_on_until_a_call_fails";
+            let Some(other) = process_struck(system_call, nth, name, &path) else { return };
+            let (status, said) = Other::new(other).end();
+            assert!(status.success(), "{system_call} {nth}: {said:?}");
+            let acknowledged = said.iter().filter_map(|line| line.parse::<u64>().ok()).max().unwrap_or(1);
+            check(&path, acknowledged).await;
+            if !was_struck(&path) {
+                assert_eq!(said, ["2", "all"], "{system_call}: nothing failed");
+                break;
+            }
+            failed += usize::from(said.iter().any(|line| line == "failed"));
+            nth += 1;
+        }
+        println!("{system_call}: {} calls, of which {failed} were noticed", nth - 1);
+        assert!(nth > 1, "no {system_call} was made");
+    }
+}
+
+/// ST-10: an error of the device in any one call that opening, claiming and appending make to write
+/// has a type, and what was acknowledged is there for the next process.
+#[tokio::test]
+async fn st_10_an_error_of_every_call_that_writes_loses_nothing() {
+    strike_each(&["pwrite64", "fsync"]).await;
+}
+
+/// ST-10: nor does one in any call that opens, looks or reads.
+#[tokio::test]
+async fn st_10_an_error_of_every_call_that_reads_loses_nothing() {
+    strike_each(&["openat", "pread64", "newfstatat"]).await;
+}
+
+/// ST-10: nor does one in any call that locks.
+#[tokio::test]
+async fn st_10_an_error_of_every_call_that_locks_loses_nothing() {
+    strike_each(&["fcntl", "mmap"]).await;
 }
 
 /// ST-10: an error of the device in any call to the system (reading, writing, flushing, opening,
@@ -179,7 +262,8 @@ async fn other_writes_until_a_call_fails() {
 /// a page that cannot be read for a damaged file, which somebody has to see to.
 #[tokio::test]
 async fn st_10_an_error_of_any_system_call_loses_nothing() {
-    // Steps that meet making the store, each table of it, and the last append.
+    // Steps that meet making the store, each table of it, and the last append; each call of an append
+    // fails below.
     let mut failed = 0;
     for (system_call, every, most) in [
         ("pread64", 1, 8),

@@ -37,11 +37,12 @@ wait
 const READY: &str = "process up";
 
 impl Pooler {
-    /// One in front of `server`, with so few connections to it that clients have to share them.
+    /// One in front of `server`, with so few connections to it that clients have to share them;
+    /// `more` are further lines of its settings.
     ///
     /// # Errors
     /// When it is not installed or does not start.
-    pub fn start(server: &Server) -> Result<Self, ServerError> {
+    pub fn start(server: &Server, more: &str) -> Result<Self, ServerError> {
         let program = program().ok_or(ServerError::NoPooler)?;
         let folder =
             tempfile::Builder::new().prefix("plica-pooler-").tempdir().map_err(io("a temporary folder is made"))?;
@@ -53,7 +54,7 @@ impl Pooler {
             "[databases]\npostgres = host=127.0.0.1 port={} dbname=postgres user=postgres\n[pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
              pool_mode = transaction\ndefault_pool_size = 5\nmax_client_conn = 1000\n\
-             log_connections = 0\nlog_disconnections = 0\nlog_stats = 0\n",
+             log_connections = 0\nlog_disconnections = 0\nlog_stats = 0\n{more}\n",
             server.port()
         );
         let file = folder.path().join("pooler.ini");

@@ -26,6 +26,8 @@ pub(crate) enum Op {
     Register { worker: Pick, queues: Pick, lease: Pick },
     Deregister { worker: Pick },
     Look { task: Pick, from: Pick, limit: Pick, filter: Pick },
+    Keep { body: Pick },
+    Collect { bodies: Vec<Pick>, age: Pick },
 }
 
 /// An append, in all its parts.
@@ -142,6 +144,8 @@ impl Op {
             (2, 11),
             (1, 12),
             (3, 13),
+            (1, 14),
+            (1, 15),
         ]);
         match kind {
             0 => Self::Tick(dice.below(PICKS)),
@@ -165,11 +169,16 @@ impl Op {
             10 => Self::Unblock { task: dice.below(PICKS) },
             11 => Self::Register { worker: dice.below(PICKS), queues: dice.below(PICKS), lease: dice.below(PICKS) },
             12 => Self::Deregister { worker: dice.below(PICKS) },
-            _ => Self::Look {
+            13 => Self::Look {
                 task: dice.below(PICKS),
                 from: dice.below(PICKS),
                 limit: dice.below(PICKS),
                 filter: dice.below(PICKS),
+            },
+            14 => Self::Keep { body: dice.below(PICKS) },
+            _ => Self::Collect {
+                bodies: (0..dice.below(4)).map(|_| dice.below(PICKS)).collect(),
+                age: dice.below(PICKS),
             },
         }
     }

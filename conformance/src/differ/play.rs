@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use plica_kernel::body::Blob;
 use plica_kernel::id::{DedupKey, LedgerId, Position, Seq, TaskId};
+use plica_kernel::limits::AGE_STEP_MAX_MS;
 use plica_kernel::row::{Blocked, Status};
 use plica_kernel::time::Timestamp;
-use plica_ports::Store;
 use plica_ports::store::{
     AppendError, Appended, ClaimRequest, Claimed, NewTask, Page, Renewed, StoreError, TaskFilter, rules,
 };
+use plica_ports::{ContentError, ContentStore, KeptBody, Store};
 
 use super::op::{Append, Op, Pick, WrongClaim, WrongTask};
 use super::shape::Given;
@@ -108,8 +109,10 @@ impl Play {
             }
             Op::Look { task, from, limit, filter } => {
                 self.look(*task, *from, limit % 5).await?;
-                return self.look_at_rows(&self.filter(*filter), limit % 5).await;
+                return self.look_at_pages(&self.filter(*filter), limit % 5).await;
             }
+            Op::Keep { body } => return self.keep(*body).await,
+            Op::Collect { bodies, age } => return self.collect(bodies, *age).await,
         }
         Ok(())
     }
@@ -297,7 +300,20 @@ impl Play {
     }
 
     async fn look_at_rows(&self, filter: &TaskFilter, limit: usize) -> Step {
-        let [left, right] = self.both(async |store| store.tasks(filter, &Page::first(limit)).await).await;
+        self.look_at_page(filter, &Page::first(limit)).await
+    }
+
+    /// The first part of a list, and the one after it.
+    async fn look_at_pages(&self, filter: &TaskFilter, limit: usize) -> Step {
+        let first = Page::first(limit);
+        self.look_at_page(filter, &first).await?;
+        let rows = self.left().tasks(filter, &first).await.unwrap_or_default();
+        let Some(last) = rows.last() else { return Ok(()) };
+        self.look_at_page(filter, &Page { limit, after: Some((last.facts.created_at, last.id.clone())) }).await
+    }
+
+    async fn look_at_page(&self, filter: &TaskFilter, page: &Page) -> Step {
+        let [left, right] = self.both(async |store| store.tasks(filter, page).await).await;
         let told = |rows: Result<Vec<_>, StoreError>| rows.map(|rows| rows.into_iter().map(shape::row).collect());
         let (left, right): (Result<Vec<_>, _>, Result<Vec<_>, _>) = (told(left), told(right));
         if let (Ok(left), Ok(right)) = (&left, &right)
@@ -309,17 +325,45 @@ impl Play {
         same("rows", left, right)
     }
 
+    /// Keeps a body, long enough after whatever was kept last that its age is renewed for certain.
+    async fn keep(&self, pick: Pick) -> Step {
+        (self.pair.advance)(Duration::from_millis(AGE_STEP_MAX_MS + 1));
+        let blob = shape::kept(pick);
+        let [left, right] = self.of_contents(async |content| content.put(&blob).await).await;
+        same("put", left, right)?;
+        self.look_at_bodies(&[blob]).await
+    }
+
+    /// Removes what is old of some bodies, and looks at what is left. Bodies of batches are left out:
+    /// when their age is renewed is each store's own affair.
+    async fn collect(&self, picks: &[Pick], age: Pick) -> Step {
+        let before = shape::aged(age, self.now().await);
+        let bodies: Vec<_> = picks.iter().map(|pick| shape::kept(*pick).reference.sha256).collect();
+        let [left, right] = self.of_contents(async |content| content.remove(&bodies, before).await).await;
+        same("remove", left, right)?;
+        let all: Vec<Blob> = (0..shape::KEPT).map(shape::kept).collect();
+        let ours = |listed: Vec<KeptBody>| -> Vec<KeptBody> {
+            listed.into_iter().filter(|body| all.iter().any(|blob| blob.reference.sha256 == body.sha256)).collect()
+        };
+        let [left, right] = self.of_contents(async |content| content.aged(before, None, ALL).await.map(&ours)).await;
+        same("aged", left, right)?;
+        self.look_at_bodies(&all).await
+    }
+
+    /// Asks the content stores of both; nothing where a store keeps no content.
+    async fn of_contents<T>(
+        &self,
+        ask: impl AsyncFn(&dyn ContentStore) -> Result<T, ContentError>,
+    ) -> [Option<Result<T, ContentError>>; 2] {
+        let [left, right] = [&self.pair.left, &self.pair.right].map(|store| store.content());
+        let (Some(left), Some(right)) = (left, right) else { return [None, None] };
+        [Some(ask(left).await), Some(ask(right).await)]
+    }
+
     async fn look_at_bodies(&self, blobs: &[Blob]) -> Step {
         for blob in blobs {
-            let [left, right] = self
-                .both(async |store| match store.content() {
-                    Some(content) => Some(content.get(&blob.reference).await),
-                    None => None,
-                })
-                .await;
-            if left.is_some() && right.is_some() {
-                same("get", left, right)?;
-            }
+            let [left, right] = self.of_contents(async |content| content.get(&blob.reference).await).await;
+            same("get", left, right)?;
         }
         Ok(())
     }
@@ -341,6 +385,8 @@ impl Play {
 
     /// Everything that can be read.
     pub(crate) async fn look_at_everything(&self) -> Step {
+        let [left, right] = self.both(async |store| store.now().await).await;
+        same("now", left, right)?;
         for task in 0..self.tasks.len() {
             self.look(task, 0, ALL).await?;
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plica_kernel::body::Body;
+use plica_kernel::body::{Blob, Body};
 use plica_kernel::canonical::Hash;
 use plica_kernel::event::{ApprovalVerdict, CallStatus, Spent, SubtaskStatus};
 use plica_kernel::id::{CallId, Epoch, InstanceId, Queue, RunId, Seq, TaskId, WorkerId};
@@ -36,6 +36,20 @@ pub(crate) fn lease(pick: Pick) -> Duration {
 pub(crate) fn due(pick: Pick, now: Timestamp) -> Timestamp {
     let millis = [0, 1, 500, 2_000, 60_000];
     now.plus_millis(millis[pick % millis.len()])
+}
+
+/// How many bodies there are that no batch brings.
+pub(crate) const KEPT: usize = 5;
+
+/// One of them.
+pub(crate) fn kept(pick: Pick) -> Blob {
+    Blob::new("text/plain", format!("kept {}", pick % KEPT).into_bytes())
+}
+
+/// A time before which a body counts as old: now, and up to longer ago than anything.
+pub(crate) fn aged(pick: Pick, now: Timestamp) -> Timestamp {
+    let micros = [0, 1_000_000, 90_000_000, 200_000_000, 700_000_000, i64::MAX];
+    Timestamp::from_micros(now.micros().saturating_sub(micros[pick % micros.len()]))
 }
 
 pub(crate) fn worker(pick: Pick) -> Worker {

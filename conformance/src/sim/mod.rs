@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use oracle::Violation;
 pub use planted::PlantedBug;
+use plica_ports::store::StoredEvent;
 pub use prng::Prng;
 use world::World;
 
@@ -169,10 +170,29 @@ pub fn sweep(seeds: Range<u64>, options: Options) -> Result<Totals, Box<Failure>
 /// # Panics
 /// When no runtime can be made.
 pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
+    by_its_own_time(async { World::begin(seed, options).await.live().await })
+}
+
+/// The logs that the world of a seed leaves behind, for whoever needs logs of any kind.
+///
+/// # Errors
+/// The first thing that did not hold.
+///
+/// # Panics
+/// When no runtime can be made.
+pub fn logs(seed: u64) -> Result<Vec<Vec<StoredEvent>>, Failure> {
+    by_its_own_time(async {
+        let world = World::begin(seed, Options::default()).await;
+        world.clone().live().await?;
+        Ok(world.logs().await)
+    })
+}
+
+fn by_its_own_time<T>(world: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without input and output needs nothing of the system");
-    runtime.block_on(async { World::begin(seed, options).await.live().await })
+    runtime.block_on(world)
 }

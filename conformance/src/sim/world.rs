@@ -8,7 +8,7 @@ use std::time::Duration;
 use plica_engine::{Host, Stop, Worker, WorkerOptions};
 use plica_kernel::id::{InstanceId, Seq, TaskId, WorkerId};
 use plica_memory::MemoryStore;
-use plica_ports::store::{Page, TaskFilter, Worker as Identity};
+use plica_ports::store::{Page, StoredEvent, TaskFilter, Worker as Identity};
 use plica_ports::{ContentStore, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
@@ -331,12 +331,21 @@ impl World {
         equipment
     }
 
+    /// The logs of all tasks.
+    pub async fn logs(&self) -> Vec<Vec<StoredEvent>> {
+        let mut logs = Vec::new();
+        for plan in self.plans.all() {
+            logs.push(self.memory.read(&plan.id, Seq(1), usize::MAX).await.unwrap_or_default());
+        }
+        logs
+    }
+
     async fn report(&self) -> Report {
         let mut hashed = Vec::new();
         let (mut events, mut kinds) = (0, BTreeMap::new());
-        let plans = self.plans.all();
-        for plan in &plans {
-            let log = self.memory.read(&plan.id, Seq(1), usize::MAX).await.unwrap_or_default();
+        let logs = self.logs().await;
+        let tasks = logs.len();
+        for log in logs {
             events += log.len();
             for event in log {
                 let body: serde_json::Value = serde_json::from_slice(&event.body).unwrap_or_default();
@@ -349,7 +358,7 @@ impl World {
         Report {
             seed: self.seed,
             digest: plica_kernel::canonical::content_hash(&hashed).to_string(),
-            tasks: plans.len(),
+            tasks,
             events,
             starts: self.starts.load(Ordering::Relaxed),
             virtual_ms,

@@ -19,6 +19,8 @@ pub struct Case {
     /// The first append that is cut; those before are like those of the other tasks.
     pub cut_from: usize,
     pub interactive: bool,
+    /// Whether what is cut is the branch that a person made off its first turn's end, and sent on.
+    pub forked: bool,
     /// What becomes of a step that is cut in a call. Where its attempt is left behind and a person or
     /// another step takes it on, the course of the run is another one: its log is to be sound, its end
     /// as good, and no effect to happen more often than its agent allows.
@@ -34,6 +36,7 @@ const PLAIN: Case = Case {
     replies: || vec![say("hello")],
     cut_from: 1,
     interactive: false,
+    forked: false,
     on_crash: OnCrash::Resolve,
     ask: &[],
     tokens: None,
@@ -236,6 +239,14 @@ pub const CASES: &[Case] = &[
                 rewound.then(|| Item::Message { text: "once more".into() })
             },
         ],
+        ..PLAIN
+    },
+    Case {
+        name: "forked",
+        replies: || vec![say("first"), call(&[(NOTE, "in the branch"), (PUT, "two")]), say("second"), say("third")],
+        interactive: true,
+        forked: true,
+        reactions: &[|event| after_answer(event, "second", Item::Message { text: "and more?".into() })],
         ..PLAIN
     },
     Case {

@@ -33,9 +33,13 @@ impl Client {
     /// Nothing opens a child again that has told its parent how it ended.
     pub(super) async fn check_unreported(&self, task: &TaskId) -> Result<(), ClientError> {
         let row = self.row(task).await?;
-        match row.facts.parent.filter(|_| row.projection.status.is_over()) {
-            Some(parent) => Err(ClientError::Reported { task: task.clone(), parent }),
-            None => Ok(()),
+        let Some(mut above) = row.facts.parent.filter(|_| row.projection.status.is_over()) else { return Ok(()) };
+        loop {
+            let row = self.row(&above).await?;
+            match row.facts.parent {
+                Some(parent) if row.projection.status.is_over() => above = parent,
+                _ => return Err(ClientError::Reported { task: task.clone(), above }),
+            }
         }
     }
 

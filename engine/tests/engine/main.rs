@@ -10,6 +10,7 @@ mod content;
 mod crash;
 mod inbox;
 mod jobs;
+mod meanwhile;
 mod observers;
 mod order;
 mod outage;

@@ -29,7 +29,7 @@ impl fmt::Display for Shown {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentFileError {
     /// The file cannot be read.
-    #[error("agent file {file} cannot be read: {why}; name an existing file with --agent")]
+    #[error("agent file {file} cannot be read: {why}; name an existing file")]
     Read {
         /// The file.
         file: Shown,

@@ -9,6 +9,7 @@ mod event;
 mod jobs;
 mod show;
 mod text;
+mod ways;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ use plica_ports::store::Row;
 
 pub use event::summary;
 pub use jobs::jobs_lost_here;
-pub use show::{Attendance, Subtask, show, show_row, ways_to_wake};
+pub use show::{Attendance, failure_words, show, show_row};
+pub use ways::{Around, Subtask, ways_to_wake};
 
 use crate::args::origin_name;
 use text::indented;

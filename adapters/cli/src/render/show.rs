@@ -1,22 +1,20 @@
 //! What a task is doing, or why it is not moving, with the next command to type (CL-8).
 
-use plica_kernel::id::TaskId;
+use plica_kernel::event::Failure;
 use plica_kernel::row::{Blocked, Status};
-use plica_kernel::state::{ActionKind, Phase, Task, UnknownCall};
+use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::WakeKey;
 use plica_ports::store::{Row, WorkerRow};
 
-use super::budget::more_budget;
-use super::jobs::{job_lines, jobs_waited_for};
+use super::jobs::job_lines;
 use super::text::{clean, cut};
+use super::ways::{Around, Way, asked_of_people, ways, ways_to_wake, words_beside};
 use super::{counted, span};
-use crate::commands::word;
 
 /// Characters of the goal.
 const GOAL_CHARS: usize = 200;
-/// Characters of a call's arguments.
-const ARGS_CHARS: usize = 200;
+/// Characters of the last error.
+const ERROR_CHARS: usize = 400;
 
 /// Who may work on a task.
 pub struct Attendance<'a> {
@@ -47,17 +45,16 @@ fn blocked_line(row: &Row, blocked: &Blocked) -> String {
     format!("blocked: {blocked}; `plica verify {id}` says more, `plica doctor --unblock {id}` lets it go on")
 }
 
-/// An open subtask of a task, and what it is doing.
-pub struct Subtask {
-    /// The subtask.
-    pub id: TaskId,
-    /// What it is doing, as in `waits for …` or `is running`.
-    pub doing: String,
-}
-
-/// A few lines about a task; `state` is its state, `subtasks` are those that have not ended,
-/// `now` is the store's time.
-pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
+/// A few lines about a task; `state` is its state, now or as of an earlier event; `failure` is how
+/// its last turn failed, `now` is the store's time.
+pub fn show(
+    row: &Row,
+    state: &Task,
+    attendance: &Attendance<'_>,
+    around: &Around,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> String {
     let governance = state.governance();
     let spent = governance.spent();
     let mut text = format!(
@@ -66,8 +63,15 @@ pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Su
         clean(state.agent()),
         cut(&row.facts.goal, GOAL_CHARS),
         state.status(),
-        why(row, state, attendance, subtasks, now),
+        if state.head().seq < row.projection.seq {
+            back_then(row, state, around)
+        } else {
+            why(row, state, attendance, around, now)
+        },
     );
+    if let Some(error) = last_error(state, failure) {
+        text.push_str(&format!("last error: {}\n", cut(&error, ERROR_CHARS)));
+    }
     text.push_str(&format!(
         "events {}, created {}, last event {} ago\n",
         state.head().seq,
@@ -85,12 +89,30 @@ pub fn show(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Su
         text.push_str(&format!(", ${}.{:09}", spent.nano_usd / 1_000_000_000, spent.nano_usd % 1_000_000_000));
     }
     text.push('\n');
-    text.push_str(&job_lines(state, now));
+    let as_of = if state.head().seq < row.projection.seq { state.head().at } else { now };
+    text.push_str(&job_lines(state, as_of));
     text
 }
 
+/// What it was doing as of an event that others followed. No command changes that, and the row
+/// says nothing of it.
+fn back_then(row: &Row, state: &Task, around: &Around) -> String {
+    let was = match state.status() {
+        Status::Completed => "was done".to_owned(),
+        Status::Failed => "had failed".to_owned(),
+        Status::Cancelled => "was cancelled".to_owned(),
+        Status::Ready => "was ready for a worker".to_owned(),
+        Status::Running => format!("was {}", doing(state)),
+        Status::Waiting => {
+            let ways = ways(state, around, state.head().at).into_iter().map(|way| way.what);
+            format!("waited for {}", ways.collect::<Vec<_>>().join("\n  or for "))
+        }
+    };
+    format!("as of event {} it {was}; `plica show {}` says what it does now", state.head().seq, row.id)
+}
+
 /// What it is doing, or why it is not moving.
-fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask], now: Timestamp) -> String {
+fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, around: &Around, now: Timestamp) -> String {
     let id = &row.id;
     if let Some(blocked) = &row.blocked {
         return blocked_line(row, blocked);
@@ -107,35 +129,72 @@ fn why(row: &Row, state: &Task, attendance: &Attendance<'_>, subtasks: &[Subtask
             );
         }
         if state.status() == Status::Waiting && has_live_jobs(state) {
-            let ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
+            let ways = ways_to_wake(state, around, now).join("\n  or for ");
             return format!("held by worker {holder}{since}, which runs its background jobs; waits for {ways}");
         }
         return format!("held by worker {holder}{since}: {}", doing(state));
     }
+    let is_due = row.claimable_at.is_some_and(|at| at <= now);
     match state.status() {
-        Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
-        Status::Failed => format!("failed; `plica events {id}` shows why"),
-        Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
         Status::Waiting if has_live_jobs(state) => {
             "its background jobs are gone with the worker that ran them; the next worker records that, \
              `plica worker --until-idle` is one"
                 .to_owned()
         }
+        Status::Completed | Status::Failed | Status::Cancelled | Status::Waiting if is_due => {
+            woken(state, attendance, around, now)
+        }
+        Status::Completed => format!("done; `plica messages {id}` shows the conversation"),
+        Status::Failed => format!("failed; `plica events {id}` shows why"),
+        Status::Cancelled => format!("cancelled; `plica events {id}` shows by whom"),
         Status::Waiting => {
-            let mut ways = ways_to_wake(state, subtasks, now).join("\n  or for ");
-            for word in words_beside(state) {
+            let mut ways = ways_to_wake(state, around, now).join("\n  or for ");
+            for word in words_beside(state, around) {
                 ways.push_str(&format!("\n  and takes beside that {word}"));
             }
             format!("waits for {ways}")
         }
         Status::Ready | Status::Running => match row.claimable_at.filter(|at| *at > now) {
             Some(at) => format!("not to be claimed before {at}, in {}", span(at.millis_since(now))),
-            None if attendance.workers.is_empty() => {
-                "claimable, and no worker is alive; `plica worker --until-idle` works on it".to_owned()
-            }
-            None => "claimable: the next free worker takes it".to_owned(),
+            None => claimable(attendance).to_owned(),
         },
     }
+}
+
+/// What went wrong last and has not been got over: with the request that is to be tried again, or
+/// with the turn that has ended.
+fn last_error(state: &Task, failure: Option<&Failure>) -> Option<String> {
+    match &state.runtime().phase {
+        Phase::Request(request) => request.failed.clone(),
+        _ => failure.map(failure_words),
+    }
+}
+
+/// How a turn or a task failed.
+pub fn failure_words(failure: &Failure) -> String {
+    match &failure.detail {
+        None => failure.reason.to_string(),
+        Some(detail) => format!("{}: {detail}", failure.reason),
+    }
+}
+
+/// What came wakes it: no command of those that it waits for would do more. What else is asked of
+/// people stays to be answered.
+fn woken(state: &Task, attendance: &Attendance<'_>, around: &Around, now: Timestamp) -> String {
+    let time_is_up = state.wake().at.is_some_and(|at| at <= now);
+    let came = if time_is_up { "its time has come" } else { "something was delivered to it" };
+    let mut text = format!("{came}, so it is {}", claimable(attendance));
+    for asked in asked_of_people(state, around).into_iter().map(Way::line) {
+        text.push_str(&format!("\n  and waits for {asked}"));
+    }
+    text
+}
+
+fn claimable(attendance: &Attendance<'_>) -> &'static str {
+    if attendance.workers.is_empty() {
+        return "claimable, and no worker is alive; `plica worker --until-idle` works on it";
+    }
+    "claimable: the next free worker takes it"
 }
 
 fn has_live_jobs(state: &Task) -> bool {
@@ -156,77 +215,4 @@ fn doing(state: &Task) -> String {
         _ if calls > 0 => format!("running {}", counted(calls as u64, "call")),
         _ => "between steps".to_owned(),
     }
-}
-
-/// What would wake a waiting task, each way with the command to type; `subtasks` are those that
-/// have not ended.
-pub fn ways_to_wake(state: &Task, subtasks: &[Subtask], now: Timestamp) -> Vec<String> {
-    let id = state.id();
-    let governance = state.governance();
-    let mut ways = Vec::new();
-    for (call, approval) in governance.approvals.iter().filter(|(_, approval)| approval.resolved.is_none()) {
-        if let Some(grants) = approval.grants() {
-            ways.push(more_budget(id, *call, grants, governance));
-            continue;
-        }
-        let args = approval.args.inline().map_or_else(|| "(long arguments)".to_owned(), |args| cut(args, ARGS_CHARS));
-        ways.push(format!(
-            "a ruling on {} {args}: `plica approve {id} --call {call}` or `plica deny {id} --call {call}`",
-            clean(&approval.tool)
-        ));
-    }
-    for (call, question) in &governance.questions {
-        let question = question.inline().map_or_else(|| "(a long question)".to_owned(), |text| cut(text, GOAL_CHARS));
-        ways.push(format!("an answer to {question:?}: `plica answer {id} --question {call} TEXT`"));
-    }
-    for alternative in &state.wake().any {
-        match &alternative.key {
-            WakeKey::Message => {
-                ways.push(format!("a message: `plica send {id} TEXT`"));
-                ways.extend(state.runtime().unknown.iter().map(|unknown| word_on(id, unknown)));
-            }
-            WakeKey::Event(kind) => {
-                ways.push(format!("the event {}: `plica signal {id} --kind {}`", clean(kind), word(kind)));
-            }
-            WakeKey::Background => {
-                ways.extend(jobs_waited_for(state));
-                if state.governance().children().any(|(_, child)| child.background && !child.any) {
-                    ways.push(of_subtasks(alternative.need, subtasks));
-                }
-            }
-            WakeKey::Group(_) => ways.push(of_subtasks(alternative.need, subtasks)),
-            WakeKey::Answer(_) => {}
-        }
-    }
-    if let Some(at) = state.wake().at {
-        ways.push(format!("the time {at}, in {}", span(at.millis_since(now))));
-    }
-    ways
-}
-
-/// What a person may say of calls whose outcome is unknown while the task waits for something
-/// else: it is taken with what ends the wait.
-fn words_beside(state: &Task) -> Vec<String> {
-    let is_opened_by_words = state.wake().any.iter().any(|one| one.key == WakeKey::Message);
-    let unknown = state.runtime().unknown.iter().filter(|_| !is_opened_by_words);
-    unknown.map(|unknown| word_on(state.id(), unknown)).collect()
-}
-
-/// How a person says what became of a call whose outcome is unknown.
-fn word_on(task: &TaskId, unknown: &UnknownCall) -> String {
-    let UnknownCall { call, tool, .. } = unknown;
-    format!(
-        "a word on call {call} ({}), whose outcome is unknown: `plica resolve {task} --call {call} --landed TEXT`, \
-         or `--not-landed` to run it now, or `--skip`",
-        clean(tool)
-    )
-}
-
-/// The subtasks that are waited for, a line each.
-fn of_subtasks(need: u32, subtasks: &[Subtask]) -> String {
-    let mut text = format!("{need} of {}:", counted(subtasks.len() as u64, "subtask"));
-    for subtask in subtasks {
-        text.push_str(&format!("\n    {} {}", subtask.id, subtask.doing.replace('\n', "\n    ")));
-    }
-    text
 }

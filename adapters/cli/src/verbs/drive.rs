@@ -18,7 +18,7 @@ use super::{print, store_of};
 use crate::compose::{self, CONCURRENCY, LEASE, Work};
 use crate::fault::{Fault, WAITING};
 use crate::live::{Centre, Ending, Live};
-use crate::render::jobs_lost_here;
+use crate::render::{failure_words, jobs_lost_here};
 use crate::talk;
 
 /// What of a task that is driven goes to standard output; with the answer, what leads to it is
@@ -217,9 +217,5 @@ async fn conclude(client: &Client, task: &TaskId, shown: Shown, ending: &Ending)
 }
 
 fn words(failure: Option<&Failure>) -> String {
-    match failure {
-        None => String::new(),
-        Some(Failure { detail: None, reason }) => format!(": {reason}"),
-        Some(Failure { detail: Some(detail), reason }) => format!(": {reason}: {detail}"),
-    }
+    failure.map(|failure| format!(": {}", failure_words(failure))).unwrap_or_default()
 }

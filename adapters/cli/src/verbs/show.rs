@@ -2,7 +2,7 @@
 
 use plica_engine::Client;
 
-use super::ways::open_subtasks;
+use super::ways::around;
 use super::{named, print};
 use crate::args::Show;
 use crate::commands;
@@ -40,8 +40,16 @@ pub async fn show(client: &Client, arguments: Show) -> Result<u8, Fault> {
         let now = client.store().now().await?;
         let gone = row.holder.as_ref().is_some_and(compose::is_gone);
         let attendance = Attendance { workers: &workers, holder_is_gone: gone };
-        let subtasks = open_subtasks(client, &state, now).await?;
-        let text = render::show(&row, &state, &attendance, &subtasks, now);
+        let mut around = around(client, &state, now).await?;
+        if state.head().seq < row.projection.seq {
+            // What has been said since was not said then.
+            around.answered.clear();
+        }
+        let failure = match arguments.at {
+            Some(_) => None,
+            None => client.last_failure(&row.id).await?,
+        };
+        let text = render::show(&row, &state, &attendance, &around, failure.as_ref(), now);
         print(commands::complete(&text).as_bytes())?;
     }
     Ok(0)

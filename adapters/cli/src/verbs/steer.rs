@@ -39,10 +39,9 @@ pub async fn interrupt(client: &Client, arguments: Steer) -> Result<u8, Fault> {
     let rests = row.projection.status == Status::Waiting
         && row.projection.wake.any.iter().any(|alternative| alternative.key == WakeKey::Message);
     if rests {
-        return Err(Fault::Usage(format!(
-            "task {} is in no turn: it waits for a message; `plica send {} TEXT`",
-            row.id, row.id
-        )));
+        let id = &row.id;
+        let next = if row.projection.closed { format!("reopen {id}") } else { format!("send {id} TEXT") };
+        return Err(Fault::Usage(format!("task {id} is in no turn: it waits for a message; `plica {next}`")));
     }
     client.interrupt(&row.id, &compose::actor(), arguments.reason).await?;
     go_on(client, &row, arguments.detach, arguments.json).await

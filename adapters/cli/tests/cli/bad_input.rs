@@ -162,7 +162,7 @@ fn cl_2_an_agent_file_that_cannot_be_used_is_a_matter_of_configuration() {
             world.plica(&[verb, "--agent", text(&file), "hi"]).exits(4).says(&[text(&file)]).says(words);
         }
     }
-    world.plica(&["run", "--agent", "gone.toml", "hi"]).exits(4).says(&["gone.toml", "--agent"]);
+    world.plica(&["run", "--agent", "gone.toml", "hi"]).exits(4).says(&["gone.toml", "name an existing file"]);
     world.plica(&["run", "--agent", "/", "hi"]).exits(4).says(&["agent file /"]);
     assert!(!world.db().exists(), "nothing was created");
 }

@@ -158,6 +158,11 @@ impl World {
         Self { folder, store }
     }
 
+    /// A fresh one with its store elsewhere.
+    pub fn on(store: String) -> Self {
+        Self { store, ..Self::new() }
+    }
+
     /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

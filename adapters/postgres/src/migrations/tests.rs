@@ -23,7 +23,7 @@ fn and(step: &'static str) -> Vec<&'static str> {
 }
 
 async fn migrated(store: &PostgresStore, steps: &[&str]) -> Result<(), StoreError> {
-    migrate_by(&store.place, &store.connection().await?, steps).await
+    migrate_by(&store.place, &*store.connection().await?, steps).await
 }
 
 async fn stands(store: &PostgresStore) -> Standing {
@@ -93,4 +93,17 @@ async fn st_14_a_step_that_fails_has_done_nothing() {
     assert_eq!(stands(&store).await, Standing::Ours(VERSION));
     assert_eq!(store.ledger().await, Ok(ledger));
     migrated(&store, &and(NEXT)).await.expect("another step");
+}
+
+/// What `doctor` looks for is what the schema makes.
+#[tokio::test]
+async fn the_indexes_that_are_looked_for_are_those_of_the_schema() {
+    let Some(server) = plica_pgserver::shared() else { return };
+    let fresh = server.fresh();
+    let store = open(&fresh);
+    store.ledger().await.expect("the store is made");
+    let sql = "SELECT indexname::text FROM pg_indexes WHERE schemaname = $1 ORDER BY indexname";
+    let rows = fresh.connect().await.query(sql, &[&fresh.schema()]).await.expect("the catalogue can be read");
+    let made: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(made, crate::read::INDEXES);
 }

@@ -99,6 +99,8 @@ BEGIN
             keys := ARRAY(SELECT key FROM plica.tasks WHERE id = p_task AND claimable_at <= now
                 AND (cardinality(p_queues) = 0 OR queue = ANY (p_queues)) AND id <> ALL (p_except)
                 FOR NO KEY UPDATE);
+            -- Its lease is counted from when it was had, not from when it was asked for.
+            now := plica.now_us();
         ELSIF cardinality(p_queues) = 0 THEN
             keys := ARRAY(SELECT key FROM plica.tasks WHERE priority = class AND claimable_at BETWEEN mark AND now
                 AND id <> ALL (p_except) ORDER BY claimable_at, id LIMIT room FOR NO KEY UPDATE SKIP LOCKED);

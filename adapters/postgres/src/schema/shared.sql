@@ -1,9 +1,19 @@
 -- What the other functions are made of. All of them are made anew at every change of the schema.
+--
+-- The server works out a function in SQL anew at every call, unless it is an expression that it can
+-- put in place of the call; one in PL/pgSQL is worked out once for a connection. So only such
+-- expressions are in SQL.
 
 -- The store's time.
 CREATE FUNCTION plica.now_us() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
+
+-- Refuses whoever was built for another schema than this version.
+CREATE FUNCTION plica.refuse(p_version integer) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the schema has version %', p_version USING ERRCODE = 'PL001';
+END $$;
 
 -- Refuses whoever was built for another schema; the lock that this read takes keeps a change of
 -- the schema out until the transaction ends.
@@ -13,7 +23,7 @@ DECLARE
 BEGIN
     SELECT version INTO there FROM plica.meta;
     IF there IS DISTINCT FROM p_version THEN
-        RAISE EXCEPTION 'the schema has version %', there USING ERRCODE = 'PL001';
+        PERFORM plica.refuse(there);
     END IF;
 END $$;
 
@@ -28,15 +38,16 @@ END $$;
 -- When a task that nobody holds may next be claimed; never is null. The same as
 -- ports/src/store/rules.rs, claimable_at; least() passes over null.
 CREATE FUNCTION plica.due(p_status text, p_woken boolean, p_wake_at bigint, p_not_before bigint, p_blocked boolean,
-    p_now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE
+    p_now bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE
         WHEN p_blocked THEN NULL
         WHEN p_status IN ('ready', 'running') THEN
             CASE WHEN p_woken THEN least(p_not_before, p_now) ELSE coalesce(p_not_before, p_now) END
         WHEN p_status = 'waiting' THEN CASE WHEN p_woken THEN least(p_wake_at, p_now) ELSE p_wake_at END
         WHEN p_woken THEN p_now
-    END
-$$;
+    END;
+END $$;
 
 -- Whether untaken items wake a task of this status; the same as rules.rs, is_woken.
 CREATE FUNCTION plica.is_woken(p_task bigint, p_status text, p_keys text[], p_needs bigint[]) RETURNS boolean
@@ -68,13 +79,18 @@ CREATE FUNCTION plica.lease_end(p_now bigint, p_lease bigint) RETURNS bigint LAN
 $$;
 
 -- Leaves a task to nobody, claimable from p_due on.
-CREATE FUNCTION plica.let_go(p_task bigint, p_due bigint) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION plica.let_go(p_task bigint, p_due bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     UPDATE plica.tasks SET holder = NULL, token = NULL, run = NULL, acquired_at = NULL, lease_until = NULL,
-        claimable_at = p_due WHERE key = p_task
-$$;
+        claimable_at = p_due WHERE key = p_task;
+END $$;
 
 -- Writes the row of a new task; says its number.
-CREATE FUNCTION plica.insert_task(p_task jsonb, p_now bigint) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION plica.insert_task(p_task jsonb, p_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    number bigint;
+BEGIN
     INSERT INTO plica.tasks (id, agent, goal, parent, source, queue, priority, labels, not_before, created_at,
         dedup, fingerprint, seq, hash, status, wake, wake_at, wake_keys, wake_needs, closed, updated_at, claimable_at)
     SELECT id, agent, goal, parent, source, queue, priority, labels, not_before, created_at, dedup,
@@ -83,8 +99,9 @@ CREATE FUNCTION plica.insert_task(p_task jsonb, p_now bigint) RETURNS bigint LAN
     FROM jsonb_to_record(p_task) AS r (id text, agent text, goal text, parent text, source text, queue text,
         priority smallint, labels text, not_before bigint, created_at bigint, dedup text, fingerprint text, seq bigint, hash text,
         status text, wake text, wake_at bigint, wake_keys text[], wake_needs bigint[], closed boolean)
-    RETURNING key
-$$;
+    RETURNING key INTO number;
+    RETURN number;
+END $$;
 
 -- Keeps bodies; of one that is there already only the age is renewed, and only once it is a
 -- minute old: many tasks cite the same bodies at once, and a body that is touched is locked
@@ -140,8 +157,10 @@ BEGIN
 END $$;
 
 -- The untaken items of a task, in order, as a JSON list.
-CREATE FUNCTION plica.items(p_task bigint) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT coalesce(json_agg(json_build_object('position', position, 'at', at, 'actor', actor, 'dedup', dedup,
+CREATE FUNCTION plica.items(p_task bigint) RETURNS text LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN (SELECT coalesce(json_agg(json_build_object('position', position, 'at', at, 'actor', actor, 'dedup', dedup,
         'item', item) ORDER BY position), '[]')::text
-    FROM plica.inbox WHERE task = p_task AND item IS NOT NULL
-$$;
+        FROM plica.inbox WHERE task = p_task AND item IS NOT NULL);
+END $$;

@@ -72,7 +72,7 @@ pub fn process_under(setup: &str, name: &str, path: &Path) -> Child {
 pub fn process_apart(flags: &str, setup: &str, name: &str, path: &Path) -> Option<Child> {
     let allowed = Command::new("unshare").args([flags, "true"]).stderr(Stdio::null()).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        println!("not proved here: `unshare {flags}` is not allowed on this machine");
+        passed_over(&format!("`unshare {flags}` is not allowed on this machine"));
         return None;
     }
     let mut shell = Command::new("unshare");
@@ -86,11 +86,12 @@ pub fn process_apart(flags: &str, setup: &str, name: &str, path: &Path) -> Optio
 pub fn process_struck(system_call: &str, nth: usize, name: &str, path: &Path) -> Option<Child> {
     let allowed = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        println!("not proved here: there is no `strace`, or it may trace nothing");
+        passed_over("there is no `strace`, or it may trace nothing");
         return None;
     }
     let mut tracer = Command::new("strace");
-    tracer.args(["-f", "-qq", "-o", "/dev/null"]);
+    tracer.args(["-f", "-qq", "-o"]).arg(trace_of(path));
+    tracer.args(["-e", &format!("trace=?{system_call}")]);
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(suffix);
@@ -99,6 +100,23 @@ pub fn process_struck(system_call: &str, nth: usize, name: &str, path: &Path) ->
     tracer.args(["-e", &format!("inject=?{system_call}:error=EIO:when={nth}")]);
     tracer.arg(std::env::current_exe().expect("a test is a file"));
     Some(spawn(tracer, name, path))
+}
+
+/// Where the tracer of a process on `path` writes what it saw.
+fn trace_of(path: &Path) -> PathBuf {
+    path.with_file_name("trace")
+}
+
+/// Whether a process of [`process_struck`], which has ended, came as far as the call that was to fail.
+pub fn was_struck(path: &Path) -> bool {
+    std::fs::read_to_string(trace_of(path)).expect("the tracer wrote down what it saw").contains("(INJECTED)")
+}
+
+/// Says that what is tested here is not proved on this machine.
+fn passed_over(why: &str) {
+    let thread = std::thread::current();
+    // Not by a macro: what those print is shown for failing tests alone.
+    let _ = writeln!(std::io::stderr(), "not run: {}: {why}", thread.name().unwrap_or("a test"));
 }
 
 fn spawn(mut command: Command, name: &str, path: &Path) -> Child {

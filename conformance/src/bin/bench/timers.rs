@@ -24,7 +24,7 @@ const MAKERS: usize = 64;
 /// Tasks by which it is found out how long the others take to fall asleep.
 const TRIED: usize = 200;
 /// Tasks that one worker works on at once.
-const CONCURRENCY: usize = 16;
+const CONCURRENCY: usize = 128;
 /// How long before the first timer the workers start.
 const AHEAD: i64 = 2_000_000;
 

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::fleet::Fleet;
 use crate::place::{Kind as StoreKind, Place};
+use crate::proxy::Way;
 
 /// The lease of the workers.
 const LEASE_MS: u64 = 1_000;
@@ -25,8 +26,8 @@ pub enum Fault {
     KillAll,
     /// SIGSTOP for so many milliseconds, then SIGCONT.
     Stop(usize, u64),
-    /// Connections are cut after so many more bytes: to the server, and back.
-    Cut(u64, u64),
+    /// Connections are cut after so many more bytes of what goes this way.
+    Cut(Way, u64),
     /// The server crashes, and is away for so many milliseconds.
     Crash(u64),
     /// There is no database for so many milliseconds.
@@ -42,8 +43,6 @@ pub struct Counts {
     pub kill_alls: usize,
     /// SIGSTOPs.
     pub stops: usize,
-    /// Connections that were cut.
-    pub cuts: usize,
     /// Crashes of the server.
     pub crashes: usize,
     /// Times without a database.
@@ -73,7 +72,8 @@ pub fn schedule(seed: u64, seconds: u64, workers: usize, store: StoreKind) -> Ve
             0..55 => Fault::Kill(place),
             55..75 => Fault::Stop(place, LEASE_MS * dice.between(150, 300) / 100),
             75..82 => Fault::KillAll,
-            82..97 => Fault::Cut(dice.below(2_000), dice.below(200)),
+            82..89 => Fault::Cut(Way::There, dice.below(4_000)),
+            89..97 => Fault::Cut(Way::Back, dice.below(200)),
             _ => Fault::Crash(dice.below(1_500)),
         };
         faults.push((at, fault));
@@ -135,7 +135,7 @@ fn happen(
             asleep.push((Instant::now() + Duration::from_millis(ms), worker));
             counts.stops += 1;
         }
-        Fault::Cut(there, back) => counts.cuts += place.cut(there, back),
+        Fault::Cut(way, bytes) => place.cut(way, bytes),
         Fault::Crash(ms) => {
             place.crash(Duration::from_millis(ms))?;
             counts.crashes += 1;

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plica_kernel::canonical::Domain;
+use plica_kernel::canonical::{Domain, genesis_hash};
+use plica_kernel::id::{LedgerId, TaskId};
 use serde_json::Value;
 
 use crate::people::{Done, is_over};
 use crate::place::{Event, Task, Untaken};
-use crate::plan::Planned;
+use crate::plan::{KEYS, Planned};
 
 /// Everything that is left when all is over.
 pub struct Remains {
@@ -67,6 +68,7 @@ pub fn violations(plan: &[Planned], done: &Done, remains: &Remains) -> Vec<Strin
         starts_and_finishes_pair(row, log, &mut broken);
         no_item_is_taken_twice(row, log, &mut broken);
         jobs_end_and_are_told_once(row, log, &mut broken);
+        failures_have_their_cause(row, log, &mut broken);
     }
     effects_happen_once(&logs, &remains.effects, &mut broken);
     messages_are_taken_once(&logs, done, &mut broken);
@@ -136,11 +138,23 @@ fn chain_holds(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>) {
         {
             broken.push(format!("{}: it does not name the event before", at()));
         }
+        if before.is_none() && !is_genesis(row, read) {
+            broken.push(format!("{}: it does not begin the chain of its task in its store", at()));
+        }
         before = Some(read);
     }
     match before {
         Some(last) if last.event.seq == row.seq && last.event.hash == row.hash => {}
         _ => broken.push(format!("task {}: the row does not end with the last event", row.id)),
+    }
+}
+
+/// Whether an event names what the chain of its task in its store begins with (EV-4).
+fn is_genesis(row: &Task, first: &Read<'_>) -> bool {
+    let ledger = first.text("/payload/ledger");
+    match (LedgerId::new(ledger), TaskId::new(row.id.as_str())) {
+        (Ok(ledger), Ok(task)) => first.text("/prev") == genesis_hash(&ledger, &task).to_string(),
+        _ => false,
     }
 }
 
@@ -180,14 +194,33 @@ fn starts_and_finishes_pair(row: &Task, log: &[Read<'_>], broken: &mut Vec<Strin
     }
 }
 
-/// No inbox item wakes a task twice.
+/// What an inbox item brings, by which it can be told from every other: its position where a wake
+/// names it; the call that a ruling or an answer is for, since each is asked about once; the start
+/// and the fence of late evidence, of which a worker that has lost its claim sends one. The end of a
+/// child or a job is the one outcome of its start, and messages differ in what they say.
+fn item_of(read: &Read<'_>) -> Option<String> {
+    let call = || read.text("/payload/call");
+    match read.kind.as_str() {
+        "TaskWoken" => read.number("/payload/item/position").map(|position| format!("item {position}")),
+        "ApprovalResolved" => Some(format!("the ruling on call {}", call())),
+        "QuestionAnswered" => Some(format!("the answer to call {}", call())),
+        "LateResultRecorded" => {
+            let fence = read.number("/payload/identity/fence").unwrap_or(0);
+            let answers = read.number("/payload/answers").unwrap_or(0);
+            Some(format!("the evidence of epoch {fence} for event {answers}"))
+        }
+        _ => None,
+    }
+}
+
+/// No inbox item of any kind is taken twice.
 fn no_item_is_taken_twice(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>) {
     let mut taken = BTreeSet::new();
-    for read in log.iter().filter(|read| read.kind == "TaskWoken") {
-        if let Some(position) = read.number("/payload/item/position")
-            && !taken.insert(position)
+    for read in log {
+        if let Some(item) = item_of(read)
+            && !taken.insert(item.clone())
         {
-            broken.push(format!("task {} event {}: item {position} woke it before", row.id, read.event.seq));
+            broken.push(format!("task {} event {}: {item} was taken before", row.id, read.event.seq));
         }
     }
 }
@@ -215,6 +248,20 @@ fn jobs_end_and_are_told_once(row: &Task, log: &[Read<'_>], broken: &mut Vec<Str
     }
 }
 
+/// Requests that are cut off one after the other before the turn fails (RC-1).
+const INTERRUPTED_MAX: usize = 3;
+
+/// Nothing that goes wrong here fails a task but requests that were cut off three times in a row.
+fn failures_have_their_cause(row: &Task, log: &[Read<'_>], broken: &mut Vec<String>) {
+    let Some(failed) = log.iter().find(|read| read.kind == "TaskFailed") else { return };
+    let requests = log.iter().rev().filter(|read| read.kind == "LLMRequestFinished");
+    let cut_off = requests.take_while(|read| read.text("/payload/status") == "interrupted").count();
+    if failed.text("/payload/reason") != "llm_error" || cut_off < INTERRUPTED_MAX {
+        let (reason, detail) = (failed.text("/payload/reason"), failed.text("/payload/detail"));
+        broken.push(format!("task {} failed by {reason:?}: {detail:?}", row.id));
+    }
+}
+
 /// No effect's key is left twice, none without its start on record, and that of a finished call
 /// exactly once.
 fn effects_happen_once(logs: &BTreeMap<&str, Vec<Read<'_>>>, effects: &[String], broken: &mut Vec<String>) {
@@ -227,23 +274,18 @@ fn effects_happen_once(logs: &BTreeMap<&str, Vec<Read<'_>>>, effects: &[String],
     }
     let mut started = BTreeSet::new();
     for (task, log) in logs {
-        for read in log.iter().filter(|read| read.text("/payload/tool") == "Bash" && read.kind == "ToolCallStarted") {
+        // What goes on in the background leaves no key.
+        let leaves_key = |read: &&Read<'_>| read.kind == "ToolCallStarted" && read.text("/payload/args").contains(KEYS);
+        for read in log.iter().filter(leaves_key) {
             let key = format!("{task}:{}", read.text("/payload/call"));
             if !started.insert(key.clone()) {
                 broken.push(format!("effect {key} was started twice"));
             }
         }
-        // What goes on in the background leaves no key.
-        let jobs: Vec<&str> = log
-            .iter()
-            .filter(|read| read.kind == "BackgroundJobStarted")
-            .map(|read| read.text("/payload/call"))
-            .collect();
-        let in_front = |read: &&Read<'_>| !jobs.contains(&read.text("/payload/call"));
-        for read in log.iter().filter(|read| read.kind == "ToolCallFinished").filter(in_front) {
+        for read in log.iter().filter(|read| read.kind == "ToolCallFinished") {
             let key = format!("{task}:{}", read.text("/payload/call"));
-            let is_ok = read.text("/payload/status") == "ok";
-            if is_ok && started.contains(&key) && !left.contains_key(key.as_str()) {
+            let is_done = ["ok", "recovered"].contains(&read.text("/payload/status"));
+            if is_done && started.contains(&key) && !left.contains_key(key.as_str()) {
                 broken.push(format!("effect {key} is on record and never happened"));
             }
         }

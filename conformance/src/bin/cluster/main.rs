@@ -153,7 +153,7 @@ fn run(asked: Asked) -> io::Result<usize> {
     };
     broken.extend(fleet.panics());
     broken.extend(check::violations(&tasks, &done, &remains));
-    report(asked, began.elapsed(), counts, &done, &remains);
+    report(asked, began.elapsed(), (counts, place.cuts()), &done, &remains);
     for broken in &broken {
         println!("VIOLATION {broken}");
     }
@@ -164,7 +164,8 @@ fn run(asked: Asked) -> io::Result<usize> {
     Ok(broken.len())
 }
 
-fn report(asked: Asked, took: Duration, counts: Counts, done: &Done, remains: &Remains) {
+fn report(asked: Asked, took: Duration, happened: (Counts, (usize, usize)), done: &Done, remains: &Remains) {
+    let (counts, cuts) = happened;
     let ended = |status: &str| remains.tasks.iter().filter(|row| row.status == status).count();
     let (commands, requests, claims) = check::scars(remains);
     let rows = [
@@ -174,7 +175,7 @@ fn report(asked: Asked, took: Duration, counts: Counts, done: &Done, remains: &R
         ("workers, and how often one was started", format!("{}, {}", asked.workers, counts.starts)),
         ("SIGKILL, of all at once", format!("{}, {}", counts.kills, counts.kill_alls)),
         ("SIGSTOP for 1.5 to 3 leases", counts.stops.to_string()),
-        ("connections cut", counts.cuts.to_string()),
+        ("connections cut in a request, in an answer", format!("{}, {}", cuts.0, cuts.1)),
         ("crashes of the server, outages", format!("{}, {}", counts.crashes, counts.outages)),
         ("tasks, with children", format!("{}, {}", done.tasks.len(), remains.tasks.len())),
         (
@@ -189,6 +190,6 @@ fn report(asked: Asked, took: Duration, counts: Counts, done: &Done, remains: &R
         ("messages", done.sent.len().to_string()),
     ];
     for (what, value) in rows {
-        println!("{what:<42} {value}");
+        println!("{what:<43} {value}");
     }
 }

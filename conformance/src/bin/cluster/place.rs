@@ -7,7 +7,7 @@ use std::time::Duration;
 use plica_pgserver::{Fresh, Profile, Server};
 use rusqlite::OpenFlags;
 
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, Way};
 
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,11 +102,18 @@ impl Place {
         }
     }
 
-    /// Cuts connections after so many more bytes in each direction; says how many.
-    pub fn cut(&self, there: u64, back: u64) -> usize {
+    /// Cuts connections after so many more bytes in this direction.
+    pub fn cut(&self, way: Way, bytes: u64) {
+        if let Self::Postgres { proxy, .. } = self {
+            proxy.cut(way, bytes);
+        }
+    }
+
+    /// How many connections were cut in the middle of a request, and of an answer.
+    pub fn cuts(&self) -> (usize, usize) {
         match self {
-            Self::Sqlite(_) => 0,
-            Self::Postgres { proxy, .. } => proxy.cut(there, back),
+            Self::Sqlite(_) => (0, 0),
+            Self::Postgres { proxy, .. } => (proxy.cuts(Way::There), proxy.cuts(Way::Back)),
         }
     }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use plica_conformance::sim::Prng;
 use serde_json::{Value, json};
 
+/// The file in which effects leave their keys; no other command names it.
+pub const KEYS: &str = "effects";
 /// Sends of a message that one task may get.
 const MESSAGES_MAX: u64 = 2;
 
@@ -88,7 +90,7 @@ impl Kind {
 /// A command that leaves the key of its call where it can be counted: one line, appended by one
 /// write.
 fn bash(before: &str) -> Value {
-    call("Bash", json!({"command": format!("{before}echo \"$PLICA_IDEMPOTENCY_KEY\" >> effects")}))
+    call("Bash", json!({"command": format!("{before}echo \"$PLICA_IDEMPOTENCY_KEY\" >> {KEYS}")}))
 }
 
 fn call(tool: &str, args: Value) -> Value {
@@ -170,7 +172,7 @@ impl Folder {
 
     /// The keys that effects left, in order.
     pub fn effects(&self) -> io::Result<Vec<String>> {
-        match fs::read_to_string(self.work().join("effects")) {
+        match fs::read_to_string(self.work().join(KEYS)) {
             Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),

@@ -446,7 +446,7 @@ async fn sn_4_sn_5_a_subtask_that_has_reported_stays_as_it_is() {
     let rewound = stage.client.rewind(&child, USER, before.projection.seq).await.unwrap_err();
     for refused in [reopened, rewound] {
         assert!(matches!(refused, ClientError::Reported { .. }), "{refused}");
-        assert!(refused.to_string().contains(&format!("`plica send {task} TEXT`")), "{refused}");
+        assert!(refused.to_string().contains(&format!("`plica show {task}`")), "{refused}");
     }
     let forked = stage.client.fork(&child, USER, None).await.unwrap_err();
     assert!(forked.to_string().contains(&format!("`plica fork {task}`")), "{forked}");
