@@ -7,7 +7,7 @@ use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::snapshot;
 use plica_kernel::state::{
     Task,
-    fold::{Folder, landing_of},
+    fold::{Folder, fold_version, landing_of},
 };
 use plica_ports::store::StoredEvent;
 use plica_ports::{ContentStore, Store};
@@ -16,8 +16,10 @@ use crate::error::LoadError;
 
 /// Events read at once.
 const PAGE: usize = 1_000;
-/// Baselines looked at before the whole list is asked for.
-const RECENT_BASELINES: usize = 64;
+/// Baselines looked at first: the newest one is as a rule a snapshot that can be used.
+const RECENT_BASELINES: usize = 4;
+/// By how much more are looked at when none of those could be used.
+const MORE_BASELINES: usize = 16;
 
 /// Which state to fold.
 #[derive(Debug, Clone, Copy, Default)]
@@ -151,21 +153,6 @@ pub(crate) fn read_event(task: &TaskId, stored: &StoredEvent) -> Result<Envelope
     Ok(event)
 }
 
-/// The baselines among the newest `limit` that the fold is to know, and whether there are no
-/// others.
-async fn baselines(
-    store: &dyn Store,
-    task: &TaskId,
-    at: Option<Seq>,
-    limit: usize,
-) -> Result<(Vec<Envelope>, bool), LoadError> {
-    let stored = store.baselines(task, limit).await?;
-    let wanted = stored.iter().filter(|stored| at.is_none_or(|at| stored.seq <= at));
-    // A baseline that cannot be read will stop the fold, where its place can be named.
-    let events = wanted.filter_map(|stored| read_event(task, stored).ok()).collect();
-    Ok((events, stored.len() < limit))
-}
-
 /// Where a fold starts, and the places that the rewinds and redriven seals after it land on.
 async fn start(
     store: &dyn Store,
@@ -173,13 +160,15 @@ async fn start(
     task: &TaskId,
     options: LoadOptions,
 ) -> Result<(Option<Task>, Vec<Seq>), LoadError> {
-    let (recent, complete) = baselines(store, task, options.at, RECENT_BASELINES).await?;
-    let (base, landings) = newest_snapshot(content, task, &recent, options).await;
-    if base.is_some() || complete {
-        return Ok((base, landings));
+    let mut limit = RECENT_BASELINES;
+    loop {
+        let stored = store.baselines(task, limit).await?;
+        let (base, landings) = newest_snapshot(content, task, &stored, options).await;
+        if base.is_some() || stored.len() < limit {
+            return Ok((base, landings));
+        }
+        limit = limit.saturating_mul(MORE_BASELINES);
     }
-    let (all, _) = baselines(store, task, options.at, usize::MAX).await?;
-    Ok(newest_snapshot(content, task, &all, options).await)
 }
 
 /// The newest snapshot that can be used (of this fold version, whole, and no later turn lands
@@ -187,23 +176,29 @@ async fn start(
 async fn newest_snapshot(
     content: &dyn ContentStore,
     task: &TaskId,
-    baselines: &[Envelope],
+    baselines: &[StoredEvent],
     options: LoadOptions,
 ) -> (Option<Task>, Vec<Seq>) {
     let mut landings = Vec::new();
-    for event in baselines {
-        landings.extend(landing_of(event));
+    for stored in baselines.iter().filter(|stored| options.at.is_none_or(|at| stored.seq <= at)) {
+        // A baseline that cannot be read will stop the fold, where its place can be named.
+        let Ok(event) = read_event(task, stored) else { continue };
+        landings.extend(landing_of(&event));
         let Payload::TaskSnapshot(taken) = &event.payload else { continue };
         if options.ignore_snapshots || landings.iter().any(|landing| *landing < taken.through) {
+            continue;
+        }
+        if taken.fold != fold_version() {
+            tracing::debug!(%task, seq = %event.seq, "snapshot passed over: of another version");
             continue;
         }
         let Ok(bytes) = content.get(&taken.state_ref).await else {
             tracing::warn!(%task, seq = %event.seq, "snapshot passed over: its content cannot be had");
             continue;
         };
-        match snapshot::load(event, &bytes) {
+        match snapshot::load(&event, &bytes) {
             Some(state) => return (Some(state), landings),
-            None => tracing::debug!(%task, seq = %event.seq, "snapshot passed over: of another version, or unreadable"),
+            None => tracing::debug!(%task, seq = %event.seq, "snapshot passed over: unreadable"),
         }
     }
     (None, landings)

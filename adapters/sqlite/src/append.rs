@@ -78,8 +78,7 @@ fn settle_row(tx: &Tx<'_>, record: &Record, batch: &Batch) -> rusqlite::Result<b
             return Ok(true);
         }
     };
-    let after =
-        Record { status: row.status, wake: row.wake.clone(), locked: record.locked.clone(), instance: None, ..*record };
+    let after = Record { status: row.status, wake: row.wake.clone(), locked: record.locked.clone(), ..*record };
     let woken = is_woken(row.status, &row.wake, &untaken(tx.conn, record.key, Position(0))?);
     let due = claimable_at(&after.unheld(woken, not_before), tx.now);
     lease::let_go(tx, record.key, due)?;

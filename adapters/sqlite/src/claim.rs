@@ -103,7 +103,7 @@ fn take(
     lease: Duration,
 ) -> Result<Option<Claimed>, Fail<StoreError>> {
     // The instance that still holds it takes it up again: no crash lies in between (ST-18).
-    let is_resumed = record.instance.as_deref() == Some(worker.instance.as_str());
+    let is_resumed = workers::is_holder(tx.conn, worker, record.holder)?;
     let (idle_claims, rest) = if is_resumed {
         (record.idle_claims, record.rest_until)
     } else {
@@ -163,7 +163,7 @@ pub(crate) fn adopt(
     lease: Duration,
 ) -> Result<Option<Claimed>, Fail<StoreError>> {
     match Record::find(tx.conn, task)? {
-        Some(record) if record.instance.as_deref() == Some(worker.instance.as_str()) => {
+        Some(record) if workers::is_holder(tx.conn, worker, record.holder)? => {
             hold(tx, worker, task, &record, lease, (record.idle_claims, record.rest_until)).map(Some)
         }
         _ => Ok(None),

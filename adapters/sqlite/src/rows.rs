@@ -90,8 +90,8 @@ pub(crate) struct Record {
     pub status: Status,
     /// What wakes it.
     pub wake: Wake,
-    /// The instance that holds it.
-    pub instance: Option<String>,
+    /// The number of the worker process that holds it.
+    pub holder: Option<i64>,
     /// When it may next be claimed.
     pub claimable_at: Option<Timestamp>,
     /// Not before this, after idle claims (ST-18).
@@ -102,9 +102,8 @@ pub(crate) struct Record {
     pub blocked: bool,
 }
 
-const RECORD: &str = "SELECT tasks.key, epoch, token, lease_until, seq, hash, inbox_tail, status, wake, \
-    workers.instance, claimable_at, rest_until, idle_claims, blocked IS NOT NULL \
-    FROM tasks LEFT JOIN workers ON workers.key = tasks.holder WHERE tasks.id = ?1";
+const RECORD: &str = "SELECT key, epoch, token, lease_until, seq, hash, inbox_tail, status, wake, \
+    holder, claimable_at, rest_until, idle_claims, blocked IS NOT NULL FROM tasks WHERE id = ?1";
 
 impl Record {
     /// The task of this id.
@@ -125,7 +124,7 @@ impl Record {
             },
             status: status(row, 7)?,
             wake: json(row, 8)?,
-            instance: row.get(9)?,
+            holder: row.get(9)?,
             claimable_at: time_if(row, 10)?,
             rest_until: time_if(row, 11)?,
             idle_claims: small(row, 12)?,

@@ -16,12 +16,7 @@ const KEPT_US: i64 = 24 * 3_600_000_000;
 
 /// The number of a worker process, under which its claims stand; new ones get one.
 pub(crate) fn key_of(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<i64> {
-    let known = tx
-        .conn
-        .prepare_cached("SELECT key FROM workers WHERE instance = ?1")?
-        .query_row([worker.instance.as_str()], |row| row.get(0))
-        .optional()?;
-    if let Some(key) = known {
+    if let Some(key) = known(tx.conn, worker)? {
         return Ok(key);
     }
     forget_old(tx)?;
@@ -38,6 +33,18 @@ pub(crate) fn key_of(tx: &Tx<'_>, worker: &Worker) -> rusqlite::Result<i64> {
         process.map(|process| process.pid),
         process.map(|process| int(process.started)),
     ))
+}
+
+/// The number of a worker process that has one.
+fn known(conn: &Connection, worker: &Worker) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT key FROM workers WHERE instance = ?1")?
+        .query_row([worker.instance.as_str()], |row| row.get(0))
+        .optional()
+}
+
+/// Whether what stands under this number is held by `worker`: by this instance of it.
+pub(crate) fn is_holder(conn: &Connection, worker: &Worker, holder: Option<i64>) -> rusqlite::Result<bool> {
+    Ok(holder.is_some() && known(conn, worker)? == holder)
 }
 
 /// Forgets processes that hold nothing and were not seen for long, so that the table does not

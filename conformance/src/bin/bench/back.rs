@@ -13,9 +13,9 @@ use crate::mix::file_bytes;
 use crate::report::{Bar, Limit, Report, short, time};
 use crate::{Bench, place};
 
-/// Calls, each in a reply of its own, before the answer that ends a turn: so many that a snapshot is
-/// due about as often as in one long turn, since each turn ends with one.
-const ROUNDS: u64 = 19;
+/// Calls, each in a reply of its own, before the answer that ends a turn: as few as people's turns
+/// often have, since each ends with a snapshot, which repeats the open tail of the conversation.
+const ROUNDS: u64 = 4;
 /// Requests of a turn.
 const REQUESTS: f64 = ROUNDS as f64 + 1.0;
 /// Rewinds of the task that goes back.

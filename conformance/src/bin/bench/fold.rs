@@ -95,13 +95,13 @@ fn envelope(event: &SealedEvent) -> Envelope {
 }
 
 /// The events as texts that serde_json reads best.
-fn plain_texts(events: &[SealedEvent]) -> Vec<Vec<u8>> {
+pub(crate) fn plain_texts(events: &[SealedEvent]) -> Vec<Vec<u8>> {
     let text = |event| serde_json::to_vec(&Plain::of(envelope(event))).expect("the mix has a JSON form");
     events.iter().map(text).collect()
 }
 
 /// Events per second of this thread's time that plain decoding reaches.
-fn decode_only(texts: &[Vec<u8>]) -> f64 {
+pub(crate) fn decode_only(texts: &[Vec<u8>]) -> f64 {
     let seconds = cpu(|| {
         for text in texts {
             black_box(serde_json::from_slice::<Plain>(text).expect("a plain text is read"));
@@ -112,7 +112,7 @@ fn decode_only(texts: &[Vec<u8>]) -> f64 {
 
 /// Events per second of processor time, of all threads together, that a fold from the file
 /// reaches.
-fn from_file(bench: &Bench, stored: &Stored) -> f64 {
+pub(crate) fn from_file(bench: &Bench, stored: &Stored) -> f64 {
     let options = LoadOptions { ignore_snapshots: true, ..LoadOptions::default() };
     let began = process_cpu();
     let state = bench.runtime.block_on(load(&*stored.store, &*stored.store, &stored.id, options));
@@ -132,21 +132,6 @@ pub(crate) fn whole(bench: &Bench, report: &mut Report) {
         against: rate(sides.against, "event"),
         ratio: sides.ratio,
         limit: Limit::AtLeast(0.5),
-    });
-}
-
-/// F2: the fold that answers status, lists and what comes next.
-pub(crate) fn control(bench: &Bench, report: &mut Report) {
-    let stored = Stored::get(bench, bench.events);
-    let texts = plain_texts(&Life::log(ROUNDS).1);
-    let sides = by_turns(|| from_file(bench, &stored), || decode_only(&texts));
-    report.add(Bar {
-        id: "F2",
-        what: "control fold from SQLite; serde_json decode alone",
-        ours: rate(sides.ours, "event"),
-        against: rate(sides.against, "event"),
-        ratio: sides.ratio,
-        limit: Limit::AtLeast(2.0),
     });
 }
 

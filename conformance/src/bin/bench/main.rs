@@ -10,6 +10,7 @@
 
 mod appends;
 mod back;
+mod control;
 mod drain;
 mod engine;
 mod family;
@@ -61,7 +62,7 @@ const CASES: [(&str, Case); 32] = [
     ("L7-pg", postgres::claims),
     ("L8", postgres::old_snapshot),
     ("F1", fold::whole),
-    ("F2", fold::control),
+    ("F2", control::fold),
     ("F3", fold::rates),
     ("F4", fold::verified),
     ("F5", fold::encode),
@@ -72,6 +73,7 @@ const CASES: [(&str, Case); 32] = [
     ("E5", peers::runs),
     ("E6", rounds::wake),
     ("B1", appends::bytes),
+    ("B1-pg", appends::bytes_of_tables),
     ("flat", rounds::flat),
     ("back", back::all),
     ("idle", waiting::idle),

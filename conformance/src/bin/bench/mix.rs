@@ -235,9 +235,9 @@ impl Stored {
         let path = bench.folder.join(format!("log-{events}"));
         let exists = path.exists();
         let store = Arc::new(SqliteStore::open(&path, OPTIONS).expect("a path for a store"));
-        let rounds = (events / ROUND / SNAPSHOT).max(1) * SNAPSHOT + TAIL;
+        let rounds = rounds_of(events);
         if !exists {
-            bench.runtime.block_on(write(&store, rounds));
+            bench.runtime.block_on(write(&*store, rounds));
         }
         let conn = Connection::open(&path).expect("the file is there");
         let sql = "SELECT count(*), sum(length(body)) FROM events";
@@ -265,7 +265,13 @@ pub(crate) fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).expect("the file is there").len()
 }
 
-async fn write(store: &Arc<SqliteStore>, rounds: u64) {
+/// Rounds of a log of about so many events: some after a snapshot.
+pub(crate) fn rounds_of(events: u64) -> u64 {
+    (events / ROUND / SNAPSHOT).max(1) * SNAPSHOT + TAIL
+}
+
+/// Writes a log of the mix.
+pub(crate) async fn write(store: &dyn Store, rounds: u64) {
     let ledger = store.ledger().await.expect("a store has a name");
     let now = store.now().await.expect("a store tells the time");
     let (mut life, task) = Life::begin(&ledger, &task_id(1), now);
