@@ -49,7 +49,7 @@ struct Bench {
 type Case = fn(&Bench, &mut Report);
 
 /// Every case by name, in the order in which they run.
-const CASES: [(&str, Case); 32] = [
+const CASES: [(&str, Case); 33] = [
     ("floor", raw::floor),
     ("L1", appends::one_event),
     ("L2", appends::eight_tasks),
