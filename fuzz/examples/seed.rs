@@ -81,6 +81,17 @@ struct Corpus {
     kinds: BTreeSet<EventType>,
 }
 
+/// A log, and before it that of its source up to where it branches off.
+fn lineage(logs: &[Vec<StoredEvent>], number: usize) -> Vec<StoredEvent> {
+    let log = &logs[number];
+    let first = decode(&log[0].body, &log[0].hash).unwrap();
+    let Payload::TaskForked(forked) = first.payload else { return log.clone() };
+    let is_source = |log: &&Vec<StoredEvent>| decode(&log[0].body, &log[0].hash).unwrap().task == forked.source;
+    let source = logs.iter().find(is_source).unwrap();
+    let before = source.iter().filter(|event| event.seq <= forked.source_seq);
+    before.chain(log).cloned().collect()
+}
+
 fn kind_of(event: &StoredEvent) -> EventType {
     decode(&event.body, &event.hash).unwrap().kind()
 }
@@ -144,7 +155,8 @@ impl Corpus {
             }
             // A world has a runtime of its own, which cannot be within this one.
             let logs = std::thread::spawn(move || sim::logs(seed)).join().unwrap().unwrap();
-            for (number, log) in logs.into_iter().enumerate() {
+            for number in 0..logs.len() {
+                let log = lineage(&logs, number);
                 let kinds: BTreeSet<EventType> = log.iter().map(kind_of).collect();
                 for kind in kinds.difference(&self.kinds) {
                     missing.remove(kind);

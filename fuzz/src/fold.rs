@@ -18,32 +18,49 @@ use plica_kernel::wake::{InboxItem, Item};
 /// Lines that are looked at: enough for any order of events, few enough to stay fast.
 const LINES_MAX: usize = 256;
 
-/// EV-9, FO-1, FO-4, SN-1: whatever lines say, verifying and folding them ends in a verdict;
+/// EV-9, FO-1, FO-4, SN-1, SN-4: whatever lines say, verifying and folding them ends in a verdict;
 /// of those that can follow one another the log folds alike in one go, in two with a snapshot
 /// between, and step by step; a refused event leaves no trace; and what happens next can be
-/// asked of any state.
+/// asked of any state. From the first `TaskForked` on they are a branch of what came before.
 pub fn fold(bytes: &[u8]) {
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     let lines = &lines[..lines.len().min(LINES_MAX)];
     verify(lines);
-    let events: Vec<Envelope> =
+    let (source, branch) = source_and_branch(lines);
+    source.into_iter().chain(branch).for_each(go_on);
+}
+
+/// The state that lines lead to, and that of the branch among them.
+fn source_and_branch(lines: &[&[u8]]) -> (Option<Task>, Option<Task>) {
+    let mut events: Vec<Envelope> =
         lines.iter().filter_map(|line| decode_trusted(read_line(line).map_or(*line, |(body, _)| body)).ok()).collect();
-    let Some((log, task)) = mend(events) else { return };
+    let branches_at = events.iter().position(|event| matches!(event.payload, Payload::TaskForked(_)));
+    let branch = events.split_off(branches_at.unwrap_or(events.len()));
+    let source = folded(events, None);
+    let branch = source.as_ref().and_then(|source| folded(branch, Some(source)));
+    (source, branch)
+}
+
+/// The state that those of the events lead to that can follow one another, which they do in whatever
+/// way they are folded; a branch begins with the state of its source.
+fn folded(events: Vec<Envelope>, source: Option<&Task>) -> Option<Task> {
+    let (log, task) = mend(events, source)?;
     let whole = task.to_bytes().expect("a state folded from its beginning is whole");
 
     let landings: Vec<Seq> = log.iter().filter_map(|(event, _)| landing_of(event)).collect();
     let mut folder = Folder::new(None, landings.iter().copied());
     for (event, hash) in &log {
-        folder.push(event, *hash, None).expect("what could follow can follow again");
+        folder.push(event, *hash, source).expect("what could follow can follow again");
     }
     let again = folder.finish().expect("a log with an event has a state");
     assert_eq!(again.to_bytes().as_deref(), Ok(&*whole), "the same log folds to the same bytes");
 
     let through = log.len() / 2;
     if through > 0 && !landings.iter().any(|landing| landing.0 < through as u64) {
-        assert_eq!(through_snapshot(&log, through).to_bytes().as_deref(), Ok(&*whole), "a snapshot changes nothing");
+        let again = through_snapshot(&log, through, source);
+        assert_eq!(again.to_bytes().as_deref(), Ok(&*whole), "a snapshot changes nothing");
     }
-    go_on(task);
+    Some(task)
 }
 
 /// What the lines are worth as they stand.
@@ -63,17 +80,17 @@ fn verify(lines: &[&[u8]]) {
 
 /// Makes a chain of the events that can follow one another, so that no hash that the input
 /// cannot know keeps them apart.
-fn mend(events: Vec<Envelope>) -> Option<(Vec<(Envelope, Hash)>, Task)> {
+fn mend(events: Vec<Envelope>, source: Option<&Task>) -> Option<(Vec<(Envelope, Hash)>, Task)> {
     let wanted: BTreeSet<Seq> = events.iter().filter_map(landing_of).collect();
     let mut landings: BTreeMap<Seq, Task> = BTreeMap::new();
     let mut log: Vec<(Envelope, Hash)> = Vec::new();
     let mut state: Option<Task> = None;
     for mut event in events {
-        chain(&mut event, state.as_ref());
+        chain(&mut event, state.as_ref(), source);
         let Ok(sealed) = event.seal() else { continue };
         let before = state.as_ref().map(Task::to_bytes);
         let applied = match (&mut state, landing_of(&event)) {
-            (None, _) => Task::begin(&event, sealed.hash, None).map(|begun| state = Some(begun)),
+            (None, _) => Task::begin(&event, sealed.hash, source).map(|begun| state = Some(begun)),
             (Some(task), None) => task.apply(&event, sealed.hash),
             (Some(task), Some(seq)) => match landings.get(&seq) {
                 Some(landing) => task.apply_landing(&event, sealed.hash, landing),
@@ -93,7 +110,7 @@ fn mend(events: Vec<Envelope>) -> Option<(Vec<(Envelope, Hash)>, Task)> {
     state.map(|task| (log, task))
 }
 
-fn chain(event: &mut Envelope, before: Option<&Task>) {
+fn chain(event: &mut Envelope, before: Option<&Task>, source: Option<&Task>) {
     match before {
         Some(task) => {
             let head = task.head();
@@ -107,19 +124,26 @@ fn chain(event: &mut Envelope, before: Option<&Task>) {
         }
         None => {
             event.seq = Seq(1);
-            if let Payload::TaskCreated(created) = &event.payload {
-                event.prev = genesis_hash(&created.ledger, &event.task);
+            match (&mut event.payload, source) {
+                (Payload::TaskCreated(created), _) => event.prev = genesis_hash(&created.ledger, &event.task),
+                (Payload::TaskForked(forked), Some(source)) => {
+                    let head = source.head();
+                    (forked.source, forked.source_seq) = (source.id().clone(), head.seq);
+                    forked.source_hash = head.hash;
+                    event.prev = genesis_hash(&forked.ledger, &event.task);
+                }
+                _ => {}
             }
         }
     }
 }
 
 /// Folds up to `through`, takes a snapshot, loads it, and folds the rest on top.
-fn through_snapshot(log: &[(Envelope, Hash)], through: usize) -> Task {
+fn through_snapshot(log: &[(Envelope, Hash)], through: usize, source: Option<&Task>) -> Task {
     let landings = || log.iter().filter_map(|(event, _)| landing_of(event));
     let mut folder = Folder::new(None, landings());
     for (event, hash) in &log[..through] {
-        folder.push(event, *hash, None).expect("what could follow can follow again");
+        folder.push(event, *hash, source).expect("what could follow can follow again");
     }
     let mut task = folder.finish().expect("a log with an event has a state");
     let mut folder = Folder::new(Some(reloaded(&mut task, &[])), landings());
@@ -202,5 +226,25 @@ pub(crate) fn go_on(task: Task) {
             // What does not fit an event is refused, as ever.
             let _ = draft.finish();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// SN-4: there is something for a fuzzer to begin with that does fold as a branch.
+    #[test]
+    fn sn_4_a_log_of_the_corpus_has_a_branch() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/fold");
+        let has_branch = |bytes: Vec<u8>| {
+            let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+            source_and_branch(&lines).1.is_some()
+        };
+        let mut files = fs::read_dir(folder).expect("a corpus").map(|file| file.expect("a file").path());
+        assert!(files.any(|file| has_branch(fs::read(file).expect("an input can be read"))));
     }
 }

@@ -155,9 +155,6 @@ impl<'de> Deserialize<'de> for Body {
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Body, E> {
                 Ok(Body::Inline(text.to_string()))
             }
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Body, E> {
-                Ok(Body::Inline(text))
-            }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Body, A::Error> {
                 ContentRef::deserialize(de::value::MapAccessDeserializer::new(map)).map(Body::Ref)
             }
@@ -181,5 +178,14 @@ mod tests {
         assert_eq!(body.reference(), Some(&blobs[0].reference));
         assert!(Body::text(&"\n".repeat(512), &mut blobs).inline().is_none());
         assert_eq!(blobs[1].bytes, "\n".repeat(512).as_bytes());
+    }
+
+    #[test]
+    fn ev_7_a_body_knows_its_length_wherever_it_lies() {
+        let mut blobs = vec![];
+        for length in [0, 1, 3, 1022, 1023, 5_000] {
+            let body = Body::text(&"x".repeat(length), &mut blobs);
+            assert_eq!((body.len(), body.is_empty()), (length as u64, length == 0));
+        }
     }
 }

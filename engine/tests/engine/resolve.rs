@@ -54,7 +54,7 @@ async fn to_3_ca_6_a_call_that_did_not_land_runs_now_under_the_same_key() {
     let started = events.iter().rfind(|event| event.kind() == EventType::ToolCallStarted).unwrap();
     assert_eq!(started.links.decision, Some(resolved), "what allows it is the person's word");
     assert!(matches!(&started.payload, Payload::ToolCallStarted(started) if started.attempt == 2));
-    assert!(said(&bench, &task).await.contains("did not happen and was run now. It ended well:"));
+    assert!(said(&bench, &task).await.contains("did not happen and was to run now. It ended well:"));
     bench.sound(&task).await;
 }
 

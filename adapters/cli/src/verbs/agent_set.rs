@@ -20,6 +20,9 @@ pub async fn set(client: &Client, arguments: AgentSet) -> Result<u8, Fault> {
     } else {
         let name = crate::render::clean(name);
         talk::say(format!("task {} moves to agent {name} with its next step; `plica show {}`", row.id, row.id));
+        if let Some(queue) = agent.definition.queue.filter(|queue| *queue != row.facts.queue) {
+            talk::say(format!("it stays in queue {}: {queue} is for tasks that are submitted", row.facts.queue));
+        }
     }
     Ok(0)
 }

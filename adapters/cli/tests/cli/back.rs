@@ -113,7 +113,7 @@ fn cl_8_a_call_of_unknown_outcome_is_named_while_the_task_waits_for_an_answer() 
 fn to_3_a_person_says_what_became_of_a_call_and_a_parked_task_goes_on() {
     for (word, effects, told) in [
         (&["--landed", "it is there"][..], 1, "it is there"),
-        (&["--not-landed"], 2, "was run now"),
+        (&["--not-landed"], 2, "was to run now"),
         (&["--skip"], 1, "go on without it"),
     ] {
         let world = World::new();

@@ -139,3 +139,14 @@ fn pr_1_removed_events_are_named() {
     assert_eq!(verdict["breaks"][0]["seq"].as_u64(), Some(last as u64), "{verdict}");
     other.plica(&["send", &task, "Go on."]).exits(4).says(&["blocked"]);
 }
+
+/// PR-1: a row that was put back to an earlier event does not pass for one that a worker has just
+/// moved on.
+#[test]
+fn pr_1_a_row_behind_its_log_is_named() {
+    let world = World::new();
+    let task = waiting_task(&world);
+    world.sql("UPDATE tasks SET seq = 6, hash = (SELECT hash FROM events WHERE events.task = tasks.key AND seq = 6)");
+    let verdict = world.plica(&["verify", &task, "--json"]).exits(5).json();
+    assert_eq!(verdict["breaks"][0]["seq"], 6, "{verdict}");
+}

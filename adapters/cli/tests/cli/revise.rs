@@ -19,6 +19,21 @@ fn en_8_agent_set_moves_a_task_from_its_next_step_on() {
     world.plica(&["agent", "set", &task, text(&second)]).exits(2).says(&["plica show"]);
 }
 
+/// EN-8: the queue is where a task was put when it was submitted, and the move says so.
+#[test]
+fn en_8_a_task_that_moves_stays_in_its_queue() {
+    let world = World::new();
+    let first = world.agent("first", &[say("One.")], "interactive = true\n");
+    let second = world.agent("second", &[say("One."), say("Two.")], "interactive = true\nqueue = \"other\"\n");
+    let task = world.submit(&first, "Go.");
+    world.work();
+    let moved = world.plica(&["agent", "set", &task, text(&second)]).exits(0);
+    moved.says(&["stays in queue main", "other is for tasks that are submitted"]);
+    world.work();
+    assert_eq!(world.row(&task)["queue"], "main");
+    assert_eq!(world.plica(&["send", &task, "Go on."]).exits(3).text(), "Two.");
+}
+
 #[test]
 fn en_8_agent_set_refuses_another_workspace_and_a_broken_file_and_delivers_nothing() {
     let world = World::new();

@@ -32,6 +32,9 @@ pub(crate) enum Talk {
     Rounds(u64),
     /// A call in each of so many replies of every turn.
     Turns(u64),
+    /// A call in each of so many replies, each of which the model takes so long for; up to twice as
+    /// long for the first, so that tasks that begin together do not go on in step.
+    Slow { rounds: u64, reply: Duration },
     /// A call that waits for an event.
     Event,
     /// A call that waits a number of whole seconds, such that the timers of all tasks are due one
@@ -45,7 +48,7 @@ impl Talk {
     /// The calls of a reply to a task after so many replies.
     fn calls(self, task: &TaskId, said: u64) -> Vec<(&'static str, String)> {
         match self {
-            Self::Rounds(rounds) if said < rounds => {
+            Self::Rounds(rounds) | Self::Slow { rounds, .. } if said < rounds => {
                 vec![("Read", format!("{{\"file_path\":\"src/module_{said}.rs\"}}"))]
             }
             Self::Turns(rounds) if !(said + 1).is_multiple_of(rounds + 1) => {
@@ -76,6 +79,11 @@ struct Talker(Talk);
 impl Model for Talker {
     async fn ask(&self, request: &ModelRequest, _: &dyn DeltaSink) -> Result<Reply, ModelError> {
         let said = request.assistant_messages;
+        if let Talk::Slow { reply, .. } = self.0 {
+            let number: u32 = request.task.as_str().bytes().map(u32::from).sum();
+            let more = if said == 0 { reply * (number % 20) / 20 } else { Duration::ZERO };
+            tokio::time::sleep(reply + more).await;
+        }
         let mut blocks = vec![Block::Text { text: mix::text(said + 1, 300) }];
         let calls = if request.model == CHILD { Vec::new() } else { self.0.calls(&request.task, said) };
         let stop = if calls.is_empty() { StopReason::End } else { StopReason::Calls };

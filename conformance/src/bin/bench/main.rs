@@ -25,6 +25,7 @@ mod raw;
 mod report;
 mod rounds;
 mod snapshots;
+mod team;
 mod timers;
 mod waiting;
 mod waking;
@@ -80,6 +81,7 @@ const CASES: [(&str, Case); 32] = [
     ("drain", drain::all),
     ("timers", timers::all),
     ("family", family::all),
+    ("team", team::all),
     ("long", snapshots::long_task),
 ];
 
@@ -128,4 +130,23 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<bool, String> {
         }
     }
     Ok(report.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cases that the documents name are there.
+    #[test]
+    fn what_the_documents_ask_for_can_be_run() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = std::fs::read_to_string(root.join("DEPLOYMENT.md")).expect("the document is there");
+        let (_, rest) = text.split_once("--bin bench -- ").expect("it names a command");
+        let (names, _) = rest.split_once('`').expect("the command ends");
+        let names: Vec<&str> = names.split_whitespace().collect();
+        assert!(names.len() >= 10, "{names:?}");
+        for name in names {
+            assert!(CASES.iter().any(|(known, _)| *known == name), "there is no case {name}");
+        }
+    }
 }

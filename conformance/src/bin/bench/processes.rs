@@ -50,6 +50,7 @@ pub(crate) fn child(role: &str, arguments: &[String]) -> ExitCode {
                 crate::rounds::deliver(&engine, &task, number).await;
                 println!("sent");
             }
+            "--child-team" => crate::team::child(&arguments[0], number).await,
             "--child-idle" => crate::waiting::idle_child(&arguments[0], number).await,
             "--child-drain" => {
                 crate::drain::child(&arguments[0], number, arguments[2].parse().expect("a time")).await;

@@ -327,7 +327,7 @@ pub(in crate::decide) fn finish_call(
     if runs_again && !again {
         // Its place in the conversation is taken by what the model was told when it was lost.
         let told = alloc::format!(
-            "Call {call} ({tool}), whose outcome was unknown, did not happen and was run now. It ended {}:\n{}",
+            "Call {call} ({tool}), whose outcome was unknown, did not happen and was to run now. It ended {}:\n{}",
             ended_as(status),
             told
         );
