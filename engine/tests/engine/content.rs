@@ -1,11 +1,11 @@
 //! Bodies in a content store beside the store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::virtual_time::memory;
-use crate::common::{Bench, say};
+use crate::common::{Bench, calls, say};
 use plica_conformance::faults::{Call, Fault, Faulty, Switched};
 use plica_engine::{Client, LoadOptions, Stop, load};
 use plica_kernel::event::EventType;
@@ -91,4 +91,31 @@ async fn co_2_bodies_of_an_old_batch_are_put_again() {
     assert_eq!(bench.status(&task).await, Status::Completed);
     stop.stop();
     running.await.unwrap().unwrap();
+}
+
+/// SN-2: a load takes one snapshot out of the store; while the newest cannot be had it starts from
+/// one before, however many those are, and from the first event when none is left.
+#[tokio::test(start_paused = true)]
+async fn sn_2_a_load_starts_at_the_newest_snapshot_that_can_be_had() {
+    let store = memory();
+    let replies: Vec<_> = (0..130).map(|_| calls(&["a"])).chain([say("done")]).collect();
+    let bench = Bench::behind(store.clone(), store.clone(), &replies, |host| host);
+    let task = bench.submit("Work.").await;
+    bench.work().await;
+    let snapshots = bench.kinds(&task).await.into_iter().filter(|kind| *kind == EventType::TaskSnapshot).count();
+    assert!(snapshots > 5, "{snapshots} snapshots");
+    let full = bench.client.state(&task, None, true).await.unwrap();
+    // The first lot of four, the newest of the next, and all that there are.
+    for (lost, asked) in [(0, 1), (1, 2), (4, 5), (9, 10), (usize::MAX, 4 + snapshots)] {
+        let gets = Arc::new(AtomicUsize::new(0));
+        let counted = gets.clone();
+        let strike = move |call: Call| {
+            let is_lost = call == Call::Get && counted.fetch_add(1, Ordering::Relaxed) < lost;
+            is_lost.then_some(Fault::Unavailable)
+        };
+        let content = Faulty::new(store.clone(), Arc::new(strike));
+        let state = load(&*store, &content, &task, LoadOptions::default()).await.unwrap();
+        assert_eq!((state.head(), state.governance()), (full.head(), full.governance()), "{lost} lost");
+        assert_eq!(gets.load(Ordering::Relaxed), asked, "{lost} lost");
+    }
 }

@@ -46,6 +46,11 @@ fn each(bench: &Bench, stored: &Stored, segments: usize) -> f64 {
 }
 
 /// S1: state by the newest snapshot and the tail after it, whatever the log's length.
+///
+/// What a window of 1,000 messages costs beyond the open tail is seven segments of 90 KB that are
+/// unpacked (15 % of the time), hashed (11 %), checked to be UTF-8, once as they lie and once without
+/// escapes (16 %), and read into messages that own their texts (the rest). What would take less is a
+/// segment in another form than canonical JSON, or fewer of them: a worker that keeps those it read.
 pub(crate) fn load_state(bench: &Bench, report: &mut Report) {
     let (long, short) = (Stored::get(bench, bench.events), Stored::get(bench, SHORT));
     for (segments, what) in [(0, "open tail of messages"), (WINDOW, "window of 1,000 messages")] {
