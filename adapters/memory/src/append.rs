@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use plica_kernel::id::{Position, Seq, TaskId};
-use plica_kernel::limits::CONTENT_BYTES_MAX;
+use plica_kernel::id::{Position, Seq};
 use plica_kernel::time::Timestamp;
-use plica_ports::store::rules::{check_append, check_batch};
+use plica_ports::store::rules::check_append;
+use plica_ports::store::sound::check_batch;
 use plica_ports::store::{AppendError, Appended, Batch, Claim, ClaimAfter, Conflict};
 
-use crate::content::check_blob;
 use crate::record::Record;
-use crate::world::{World, check_task};
+use crate::world::World;
 
 impl World {
     /// Writes a batch. Every check comes before the first change, so a refusal leaves nothing.
     pub(crate) fn append(&mut self, claim: &Claim, batch: &Batch, now: Timestamp) -> Result<Appended, AppendError> {
         let invalid = |rule| AppendError::Invalid { task: batch.task.clone(), rule };
-        check_sound(claim, batch).map_err(invalid)?;
+        check_batch(claim, batch).map_err(invalid)?;
         let record = self.task(&batch.task)?;
         check_append(&record.locked(), claim, batch, now)?;
         check_consumed(record, &batch.consumed).map_err(invalid)?;
@@ -48,29 +47,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether a batch agrees with itself, whatever the store holds.
-fn check_sound(claim: &Claim, batch: &Batch) -> Result<(), String> {
-    if batch.task != claim.task {
-        return Err(format!("the claim is of task {}", claim.task));
-    }
-    check_batch(batch)?;
-    batch.blobs.iter().try_for_each(|blob| check_blob(blob, CONTENT_BYTES_MAX))?;
-    let mut ids: BTreeSet<&TaskId> = BTreeSet::from([&batch.task]);
-    for child in &batch.children {
-        check_task(child)?;
-        if child.facts.parent.as_ref() != Some(&batch.task) {
-            return Err(format!("child {} names another parent", child.id));
-        }
-        if child.key.is_some() {
-            return Err(format!("child {} has a caller's key", child.id));
-        }
-        if !ids.insert(&child.id) {
-            return Err(format!("child {} is not the only task of this id", child.id));
-        }
-    }
-    Ok(())
 }
 
 /// Whether each consumed item is there to be taken, once.

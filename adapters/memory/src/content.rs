@@ -6,9 +6,9 @@ use std::ops::Bound;
 use async_trait::async_trait;
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::limits::CONTENT_BYTES_MAX;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::StoreError;
+use plica_ports::store::sound::check_blob;
 use plica_ports::{ContentError, ContentStore, KeptBody, Removed};
 
 use crate::store::MemoryStore;
@@ -85,22 +85,10 @@ fn key(reference: &ContentRef) -> (Hash, u64) {
     (reference.sha256, reference.size)
 }
 
-/// Whether a body is what its reference says, and of at most `max` bytes.
-pub(crate) fn check_blob(blob: &Blob, max: usize) -> Result<(), String> {
-    if blob.bytes.len() > max {
-        return Err(format!("a body has {} bytes, more than {max}", blob.bytes.len()));
-    }
-    if blob.bytes.len() as u64 != blob.reference.size || content_hash(&blob.bytes) != blob.reference.sha256 {
-        return Err("the bytes are not those of the reference".into());
-    }
-    Ok(())
-}
-
 #[async_trait]
 impl ContentStore for MemoryStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
-        check_blob(blob, CONTENT_BYTES_MAX)
-            .map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
+        check_blob(blob).map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
         self.write(|world, now| world.contents.keep(blob, now)).map_err(unavailable)
     }
 
@@ -137,12 +125,5 @@ mod tests {
         contents.keep(&blob, Timestamp::from_micros(9));
         assert_eq!(contents.put_at(&blob.reference), Some(Timestamp::from_micros(9)));
         assert_eq!(contents.len(), 1);
-    }
-
-    #[test]
-    fn co_1_a_body_larger_than_the_limit_is_refused() {
-        let blob = Blob::new("text/plain", vec![0; 9]);
-        assert_eq!(check_blob(&blob, 9), Ok(()));
-        assert!(check_blob(&blob, 8).is_err());
     }
 }

@@ -4,19 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plica_kernel::canonical::Hash;
 use plica_kernel::id::{DedupKey, InstanceId, LedgerId, Queue, TaskId};
-use plica_kernel::limits::CONTENT_BYTES_MAX;
 use plica_kernel::time::Timestamp;
-use plica_ports::store::rules::check_new;
+use plica_ports::store::sound::check_root;
 use plica_ports::store::{CreateError, Created, NewTask, StoreError, WorkerRow};
 
-use crate::content::{Contents, check_blob};
+use crate::content::Contents;
 use crate::draw::Draw;
 use crate::record::Record;
 
 /// Priority classes, 0 to 3.
 const CLASSES: usize = 4;
-/// What a row shows of a goal.
-const GOAL_CHARS_MAX: usize = 200;
 
 /// The whole store.
 #[derive(Debug)]
@@ -90,10 +87,7 @@ impl World {
     /// Creates a root task.
     pub(crate) fn create(&mut self, task: &NewTask, now: Timestamp) -> Result<Created, CreateError> {
         let invalid = |rule| CreateError::Invalid { task: task.id.clone(), rule };
-        check_task(task).map_err(invalid)?;
-        if task.facts.parent.is_some() {
-            return Err(invalid("a child is created by an append of its parent".into()));
-        }
+        check_root(task).map_err(invalid)?;
         if let Some((key, fingerprint)) = &task.key
             && let Some((first, made)) = self.keys.get(key)
         {
@@ -128,13 +122,4 @@ impl World {
 /// Whether a worker of these queues serves `queue`; no queues means every queue.
 pub(crate) fn serves(queues: &[Queue], queue: &Queue) -> bool {
     queues.is_empty() || queues.contains(queue)
-}
-
-/// Whether a new task is what it says.
-pub(crate) fn check_task(task: &NewTask) -> Result<(), String> {
-    check_new(task)?;
-    if task.facts.goal.chars().count() > GOAL_CHARS_MAX {
-        return Err(format!("the row's goal has more than {GOAL_CHARS_MAX} characters"));
-    }
-    task.blobs.iter().try_for_each(|blob| check_blob(blob, CONTENT_BYTES_MAX))
 }

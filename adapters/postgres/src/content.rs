@@ -3,7 +3,6 @@
 
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::limits::CONTENT_BYTES_MAX;
 use plica_kernel::time::Timestamp;
 use plica_ports::store::StoreError;
 use plica_ports::{ContentError, KeptBody, Removed};
@@ -14,19 +13,7 @@ use crate::error::Lost;
 use crate::rows::{get as column, hash, int, number};
 use crate::writer::{Absent, Call, Query};
 
-/// Why a blob is refused, if it is: its size, or bytes that are not those of its reference.
-pub(crate) fn check(blob: &Blob) -> Result<(), String> {
-    let size = blob.bytes.len();
-    if size > CONTENT_BYTES_MAX {
-        return Err(format!("it has {size} bytes, more than {CONTENT_BYTES_MAX}"));
-    }
-    if size as u64 != blob.reference.size || content_hash(&blob.bytes) != blob.reference.sha256 {
-        return Err("its bytes are not those of the reference".into());
-    }
-    Ok(())
-}
-
-/// Keeps a body that was [checked](check).
+/// Keeps a body that was checked.
 pub(crate) async fn put(store: &PostgresStore, blob: &Blob) -> Result<(), ContentError> {
     let reference = &blob.reference;
     let call = Call::of("keep")

@@ -6,7 +6,7 @@ use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::Item;
 use plica_ports::store::rules::item_bytes;
-use plica_ports::store::{DeliverError, Delivered, StoreError};
+use plica_ports::store::{Batch, DeliverError, Delivered, Delivery, StoreError};
 use serde::Serialize;
 use tokio_postgres::Row;
 
@@ -53,10 +53,14 @@ pub(crate) fn pack(task: &TaskId, actor: &str, item: &Item, dedup: &DedupKey) ->
     })
 }
 
-/// The same, addressed.
-pub(crate) fn parcel(delivery: &plica_ports::store::Delivery) -> Result<Parcel, DeliverError> {
-    let item = pack(&delivery.task, &delivery.actor, &delivery.item, &delivery.dedup)?;
-    Ok(Parcel { task: delivery.task.as_str().to_owned(), item })
+/// The same for what a batch delivers, addressed.
+pub(crate) fn parcels(batch: &Batch) -> Result<Vec<Parcel>, String> {
+    let parcel = |delivery: &Delivery| {
+        let item = pack(&delivery.task, &delivery.actor, &delivery.item, &delivery.dedup)?;
+        Ok(Parcel { task: delivery.task.as_str().to_owned(), item })
+    };
+    let parcels = batch.deliveries.iter().map(parcel);
+    parcels.collect::<Result<_, DeliverError>>().map_err(|error| error.to_string())
 }
 
 /// Puts an item into a task's inbox.

@@ -26,7 +26,6 @@ mod migrations;
 mod read;
 mod rows;
 mod session;
-mod sound;
 mod store;
 mod watch;
 mod workers;

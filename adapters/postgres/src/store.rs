@@ -10,6 +10,7 @@ use plica_kernel::id::{DedupKey, LedgerId, Position, Queue, Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
+use plica_ports::store::sound::{body_bytes, check_batch, check_blob, check_root};
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimError, ClaimRequest, Claimed, CommitFate, CreateError, Created,
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
@@ -21,7 +22,7 @@ use crate::error::store_error;
 use crate::migrations::migrate;
 use crate::rows::{id, time};
 use crate::writer::Query;
-use crate::{PostgresStore, append, claim, content, inbox, lease, read, sound, workers};
+use crate::{PostgresStore, append, claim, content, inbox, lease, read, workers};
 
 /// Bytes above which checking them leaves the runtime's own threads.
 const LARGE: usize = 1 << 20;
@@ -71,7 +72,7 @@ impl Store for PostgresStore {
     async fn create(&self, task: NewTask) -> Result<Created, CreateError> {
         let task = Arc::new(task);
         let look = Arc::clone(&task);
-        checked(sound::size(&task), move || sound::check_root(&look))
+        checked(body_bytes(&task.blobs, &[]), move || check_root(&look))
             .await?
             .map_err(|rule| CreateError::Invalid { task: task.id.clone(), rule })?;
         append::create(self, &task).await
@@ -91,12 +92,13 @@ impl Store for PostgresStore {
 
     async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
         let invalid = |rule| AppendError::Invalid { task: batch.task.clone(), rule };
-        let bytes = sound::size_of(batch);
+        let look = |claim: &Claim, batch: &Batch| check_batch(claim, batch).and_then(|()| inbox::parcels(batch));
+        let bytes = body_bytes(&batch.blobs, &batch.children);
         let parcels = if bytes < LARGE {
-            sound::check(claim, batch)
+            look(claim, batch)
         } else {
             let (claim, batch) = (claim.clone(), batch.clone());
-            checked(bytes, move || sound::check(&claim, &batch)).await?
+            checked(bytes, move || look(&claim, &batch)).await?
         };
         append::append(self, claim, batch, &parcels.map_err(invalid)?).await
     }
@@ -206,10 +208,10 @@ impl Store for PostgresStore {
 impl ContentStore for PostgresStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
         let refused = if blob.bytes.len() < LARGE {
-            content::check(blob)
+            check_blob(blob)
         } else {
             let look = blob.clone();
-            checked(blob.bytes.len(), move || content::check(&look)).await.map_err(content::unavailable)?
+            checked(blob.bytes.len(), move || check_blob(&look)).await.map_err(content::unavailable)?
         };
         refused.map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;
         content::put(self, blob).await

@@ -4,17 +4,39 @@ use plica_kernel::body::Blob;
 use plica_kernel::envelope::SealedEvent;
 use plica_kernel::id::{Position, Seq, TaskId};
 use plica_ports::store::rules::{LockedRow, Standing, check_append, claimable_at, is_woken};
+use plica_ports::store::sound::check_batch;
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimAfter, Conflict, CreateError, Created, NewTask, StoreError, Verdict,
 };
 use rusqlite::{OptionalExtension, named_params};
 
 use crate::error::Fail;
+use crate::inbox::Parcel;
 use crate::pack::Frames;
 use crate::rows::{Record, hash, id, int, to_json, untaken};
-use crate::sound::Packed;
 use crate::writer::Tx;
 use crate::{content, inbox, lease};
+
+/// What of a batch is brought into the form in which it is kept before the writer is asked, so that
+/// neither hashing nor packing ever happens under the lock.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    /// Its deliveries, in their order.
+    parcels: Vec<Parcel>,
+    /// Its bodies, those of its children included.
+    frames: Frames,
+}
+
+impl Packed {
+    /// That of a batch, which is checked.
+    pub(crate) fn of(claim: &Claim, batch: &Batch) -> Result<Self, String> {
+        check_batch(claim, batch)?;
+        let parcels = batch.deliveries.iter().map(|delivery| inbox::pack(&delivery.task, &delivery.item));
+        let parcels = parcels.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let bodies = batch.blobs.iter().chain(batch.children.iter().flat_map(|child| &child.blobs));
+        Ok(Self { parcels, frames: Frames::of(bodies) })
+    }
+}
 
 /// Writes a batch, whole or not at all (ST-3, ST-4, ST-7, ST-8); `packed` holds its deliveries and
 /// bodies as they are kept.

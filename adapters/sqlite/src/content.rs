@@ -2,8 +2,7 @@
 //! (CO-2); and their removal, under the same lock (CO-3).
 
 use plica_kernel::body::{Blob, ContentRef};
-use plica_kernel::canonical::{Hash, content_hash};
-use plica_kernel::limits::CONTENT_BYTES_MAX;
+use plica_kernel::canonical::Hash;
 use plica_kernel::time::Timestamp;
 use plica_ports::{KeptBody, Removed};
 use rusqlite::{Connection, OptionalExtension};
@@ -12,19 +11,7 @@ use crate::pack::{Frames, Kept};
 use crate::rows::{hash, int, limit, number};
 use crate::writer::Tx;
 
-/// Why a blob is refused, if it is: its size, or bytes that are not those of its reference.
-pub(crate) fn check(blob: &Blob) -> Result<(), String> {
-    let size = blob.bytes.len();
-    if size > CONTENT_BYTES_MAX {
-        return Err(format!("it has {size} bytes, more than {CONTENT_BYTES_MAX}"));
-    }
-    if size as u64 != blob.reference.size || content_hash(&blob.bytes) != blob.reference.sha256 {
-        return Err("its bytes are not those of the reference".into());
-    }
-    Ok(())
-}
-
-/// Keeps a body that was [checked](check), as its frame if it has one; a body that is there already
+/// Keeps a body that was checked, as its frame if it has one; a body that is there already
 /// only gets a new age.
 pub(crate) fn put(tx: &Tx<'_>, blob: &Blob, frames: &Frames) -> rusqlite::Result<()> {
     let reference = &blob.reference;

@@ -27,7 +27,6 @@ mod pack;
 mod process;
 mod read;
 mod rows;
-mod sound;
 mod store;
 mod time;
 mod watch;

@@ -10,6 +10,7 @@ use plica_kernel::id::{DedupKey, LedgerId, Position, Queue, Seq, TaskId};
 use plica_kernel::row::Blocked;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{InboxItem, Item};
+use plica_ports::store::sound::{body_bytes, check_blob, check_root};
 use plica_ports::store::{
     AppendError, Appended, Batch, Claim, ClaimError, ClaimRequest, Claimed, CommitFate, CreateError, Created,
     DeliverError, Delivered, NewTask, Outlook, Page, Renewed, Row, StoreError, StoredEvent, TaskFilter, Verdict,
@@ -20,7 +21,7 @@ use plica_ports::{ContentError, ContentStore, KeptBody, Removed, Store};
 use crate::error::{Fail, Lost};
 use crate::pack::Frames;
 use crate::writer::Kind;
-use crate::{SqliteStore, append, claim, content, inbox, lease, read, sound, workers};
+use crate::{SqliteStore, append, claim, content, inbox, lease, read, workers};
 
 /// Bytes above which checking them leaves the runtime's own threads.
 const LARGE: usize = 1 << 20;
@@ -52,7 +53,7 @@ impl Store for SqliteStore {
         let id = task.id.clone();
         let task = Arc::new(task);
         let look = Arc::clone(&task);
-        let frames = checked(sound::size(&task), move || sound::check_root(&look))
+        let frames = checked(body_bytes(&task.blobs, &[]), move || check_root(&look).map(|()| Frames::of(&look.blobs)))
             .await?
             .map_err(|rule| CreateError::Invalid { task: id.clone(), rule })?;
         self.write(Kind::Creates, move |tx| append::create(tx, &task, &frames)).await.map_err(|lost| lost.create(&id))
@@ -83,7 +84,7 @@ impl Store for SqliteStore {
         let task = batch.task.clone();
         let (claim, batch) = (claim.clone(), Arc::new(batch.clone()));
         let look = (claim.clone(), Arc::clone(&batch));
-        let packed = checked(sound::size_of(&batch), move || sound::check(&look.0, &look.1))
+        let packed = checked(body_bytes(&batch.blobs, &batch.children), move || append::Packed::of(&look.0, &look.1))
             .await?
             .map_err(|rule| AppendError::Invalid { task: task.clone(), rule })?;
         self.write(Kind::Writes(Err(no_task(&task).into())), move |tx| append::append(tx, &claim, &batch, &packed))
@@ -227,7 +228,7 @@ impl ContentStore for SqliteStore {
     async fn put(&self, blob: &Blob) -> Result<(), ContentError> {
         let blob = Arc::new(blob.clone());
         let look = Arc::clone(&blob);
-        let frames = checked(blob.bytes.len(), move || content::check(&look).map(|()| Frames::of([&*look])))
+        let frames = checked(blob.bytes.len(), move || check_blob(&look).map(|()| Frames::of([&*look])))
             .await
             .map_err(unavailable)?
             .map_err(|rule| ContentError::Refused { reference: blob.reference.clone(), rule })?;

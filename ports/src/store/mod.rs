@@ -13,6 +13,7 @@ mod error;
 mod inbox;
 mod read;
 pub mod rules;
+pub mod sound;
 
 use std::time::Duration;
 

@@ -1,14 +1,15 @@
 //! The store's decisions as pure functions, so that every adapter in Rust makes the same
-//! ones: what a write is checked against, when a task is claimable, what a batch must be.
+//! ones: what a write is checked against, and when a task is claimable. What a write must be in itself
+//! is checked in [`super::sound`].
 
-use plica_kernel::canonical::{Domain, Hash, from_slice, to_vec};
+use plica_kernel::canonical::{Hash, to_vec};
 use plica_kernel::id::{Epoch, Position, Seq, TaskId};
-use plica_kernel::limits::{EVENT_BYTES_MAX, ITEM_BYTES_MAX};
+use plica_kernel::limits::ITEM_BYTES_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
-use plica_kernel::wake::{Item, Wake};
+use plica_kernel::wake::Item;
 
-use super::{Batch, Claim, Conflict, DeliverError, NewTask};
+use super::{Batch, Claim, Conflict, DeliverError};
 
 /// The columns of a locked row that the verdict on a write depends on.
 #[derive(Debug, Clone)]
@@ -66,25 +67,6 @@ pub fn check_append(row: &LockedRow, claim: &Claim, batch: &Batch, now: Timestam
     Ok(())
 }
 
-/// Whether the events of a batch are what a store may take on trust: at least one, seqs that
-/// run on from `after`, sizes in bounds, hashes of the bodies, a row that ends with the last,
-/// and deliveries that some inbox could take: the sender can see what no store would keep, so
-/// that is not passed over (ST-7).
-///
-/// # Errors
-/// The rule that is broken, in words.
-pub fn check_batch(batch: &Batch) -> Result<(), String> {
-    check_events(batch.after, &batch.events, &batch.row)?;
-    if batch.seen.0 < batch.consumed.iter().map(|position| position.0).max().unwrap_or(0) {
-        return Err("an item is consumed that was not seen".into());
-    }
-    for delivery in &batch.deliveries {
-        item_bytes(&delivery.task, &delivery.item)
-            .map_err(|error| format!("it delivers what nobody takes: {error}"))?;
-    }
-    batch.children.iter().try_for_each(check_new)
-}
-
 /// The canonical bytes of an item for `task`, by which a store tells whether two items under
 /// one key are the same (ST-7).
 ///
@@ -97,52 +79,6 @@ pub fn item_bytes(task: &TaskId, item: &Item) -> Result<Vec<u8>, DeliverError> {
         return Err(DeliverError::TooLarge { task: task.clone(), size: bytes.len() });
     }
     Ok(bytes)
-}
-
-/// The same for a new task.
-///
-/// # Errors
-/// The rule that is broken, in words.
-pub fn check_new(task: &NewTask) -> Result<(), String> {
-    if task.facts.priority > 3 {
-        return Err(format!("priority {} is not 0 to 3", task.facts.priority));
-    }
-    check_events(Seq(0), &task.events, &task.row)
-}
-
-fn check_events(
-    after: Seq,
-    events: &[plica_kernel::envelope::SealedEvent],
-    row: &plica_kernel::row::Projection,
-) -> Result<(), String> {
-    let mut last = after;
-    for event in events {
-        if event.seq != last.next() {
-            return Err(format!("event {} does not follow {last}", event.seq));
-        }
-        last = event.seq;
-        if event.body.len() > EVENT_BYTES_MAX {
-            return Err(format!("event {last} has {} bytes, more than {EVENT_BYTES_MAX}", event.body.len()));
-        }
-        if Domain::Event.hash(&event.body) != event.hash {
-            return Err(format!("event {last} does not have the hash it comes with"));
-        }
-    }
-    match events.last() {
-        None => Err("no events".into()),
-        Some(event) if (event.seq, event.hash) != (row.seq, row.hash) => {
-            Err("the row does not end with the last event".into())
-        }
-        Some(_) if !row.wake.fits() => Err("more than 8 wake alternatives".into()),
-        Some(_) if !reads_back(&row.wake) => Err("the wake does not read back as written".into()),
-        Some(_) => Ok(()),
-    }
-}
-
-/// Whether a wake is the same after a store has kept it as text: one that is not, such as a wait
-/// for an event of no kind, would make the row unreadable for everyone.
-fn reads_back(wake: &Wake) -> bool {
-    to_vec(wake).is_ok_and(|bytes| from_slice::<Wake>(&bytes).is_ok_and(|read| read == *wake))
 }
 
 /// Everything that says when a task may next be claimed.
