@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use crate::connect::{FileId, Opened, Place};
 use crate::{SqliteStore, read};
 
-/// How often commits of other processes are looked for: a quarter of what ST-11 allows.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How often commits of other processes are looked for: well within what ST-11 allows, and not so often
+/// that a worker with nothing to do is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// How often, while something is held, it is looked whether its holder is gone.
 const GONE_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait: what is longer is for ever, and would overflow the clock.
