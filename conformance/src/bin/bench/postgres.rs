@@ -195,10 +195,15 @@ pub(crate) fn flushes(bench: &Bench, report: &mut Report) {
         for _ in 0..COUNTED {
             held.append(&store).await;
         }
-        // The server's processes tell what they did when they have been idle for a moment.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop((held, store));
+        // A process of the server tells what it did once in a while, and when it ends.
+        let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'plica'";
+        while client.query_one(left, &[]).await.expect("the server tells").get::<_, i64>(0) > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         flushed().await - before
     });
+    assert!(count > 0, "an append is on the disk when it is acknowledged");
     let each = count as f64 / f64::from(COUNTED);
     report.add(Bar {
         id: "L6",
