@@ -211,10 +211,13 @@ impl Reading<'_> {
     async fn stream(mut self, deltas: &dyn DeltaSink) -> Result<Reply, ModelError> {
         let mut events = Events::new(self.settings.limits);
         let mut incoming = Incoming::default();
-        while !incoming.is_done() {
-            let Some(bytes) = self.next().await? else { break };
-            for data in events.push(&bytes).map_err(|oversize| self.oversize(oversize))? {
+        'body: while let Some(bytes) = self.next().await? {
+            for data in events.push(&bytes) {
+                let data = data.map_err(|oversize| self.oversize(oversize))?;
                 incoming.event(&data, self.asked, deltas)?;
+                if incoming.is_done() {
+                    break 'body;
+                }
             }
         }
         if incoming.is_done() {

@@ -26,8 +26,8 @@ pub fn replay<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Reply, M
     let mut incoming = Incoming::default();
     'body: for piece in pieces {
         let oversize = |oversize| asked.error(ModelErrorKind::Invalid, &format!("holds {oversize}"));
-        for data in events.push(piece).map_err(oversize)? {
-            incoming.event(&data, &asked, &Nobody)?;
+        for data in events.push(piece) {
+            incoming.event(&data.map_err(oversize)?, &asked, &Nobody)?;
             if incoming.is_done() {
                 break 'body;
             }

@@ -33,7 +33,7 @@ pub(crate) struct Events {
     limits: Limits,
     /// The beginning of a character whose rest has not come yet.
     tail: Vec<u8>,
-    /// Bytes since the last event ended, to within a piece.
+    /// Bytes since the last event ended.
     open_bytes: usize,
     all_bytes: usize,
     replaced: bool,
@@ -46,32 +46,44 @@ impl Events {
         Self { parser, feed, limits, tail: Vec::new(), open_bytes: 0, all_bytes: 0, replaced: false }
     }
 
-    /// Whether something was no UTF-8 and has been replaced with U+FFFD.
+    /// Whether something was no UTF-8 and has been replaced with U+FFFD, up to the line that
+    /// completed the last event.
     pub(crate) const fn replaced(&self) -> bool {
         self.replaced
     }
 
-    /// Takes the next bytes; returns the data of each event that they complete.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, Oversize> {
-        self.all_bytes = self.all_bytes.saturating_add(bytes.len());
-        if self.all_bytes > self.limits.stream_bytes {
-            return Err(Oversize::Stream(self.limits.stream_bytes));
-        }
-        let text = self.repaired(bytes);
-        self.feed.put(text.into());
-        let mut complete = Vec::new();
+    /// Takes the next bytes; gives the data of each event that they complete. What follows the
+    /// last event that was asked for is not read.
+    pub(crate) const fn push<'a>(&'a mut self, bytes: &'a [u8]) -> Push<'a> {
+        Push { events: self, rest: bytes }
+    }
+
+    /// The next event of what the parser was given.
+    fn parsed(&mut self) -> Option<Result<String, Oversize>> {
         let mut context = Context::from_waker(Waker::noop());
         // Neither the feed nor, without `strict-fields`, UTF-8 that is sound can fail.
         while let Poll::Ready(Some(Ok(event))) = Pin::new(&mut self.parser).poll_next(&mut context) {
             self.open_bytes = 0;
-            complete.extend(event.data);
+            let max = self.limits.event_bytes;
+            match event.data {
+                Some(data) if data.len() > max => return Some(Err(Oversize::Event(max))),
+                Some(data) => return Some(Ok(data)),
+                None => {}
+            }
         }
-        self.open_bytes = self.open_bytes.saturating_add(bytes.len());
-        let max = self.limits.event_bytes;
-        if self.open_bytes > max && complete.is_empty() || complete.iter().any(|data| data.len() > max) {
-            return Err(Oversize::Event(max));
+        None
+    }
+
+    /// Gives the parser bytes up to the end of a line, or as many of it as have come.
+    fn feed(&mut self, line: &[u8]) -> Result<(), Oversize> {
+        self.all_bytes = self.all_bytes.saturating_add(line.len());
+        if self.all_bytes > self.limits.stream_bytes {
+            return Err(Oversize::Stream(self.limits.stream_bytes));
         }
-        Ok(complete)
+        self.open_bytes = self.open_bytes.saturating_add(line.len());
+        let text = self.repaired(line);
+        self.feed.put(text.into());
+        Ok(())
     }
 
     /// The bytes as text, with U+FFFD for what is none; an unfinished character at the end is
@@ -98,6 +110,45 @@ impl Events {
             text.push(char::REPLACEMENT_CHARACTER);
             self.replaced = true;
             rest = &broken[skip..];
+        }
+    }
+}
+
+/// What [`Events::push`] was given, read a line at a time: so an event is the same, and what
+/// has been repaired before it too, whatever else came in the same piece.
+pub(crate) struct Push<'a> {
+    events: &'a mut Events,
+    rest: &'a [u8],
+}
+
+impl Push<'_> {
+    fn oversize(&mut self, oversize: Oversize) -> Option<Result<String, Oversize>> {
+        self.rest = &[];
+        Some(Err(oversize))
+    }
+}
+
+impl Iterator for Push<'_> {
+    type Item = Result<String, Oversize>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.events.parsed() {
+                return Some(event);
+            }
+            let max = self.events.limits.event_bytes;
+            if self.events.open_bytes > max {
+                return self.oversize(Oversize::Event(max));
+            }
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = self.rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (line, rest) = self.rest.split_at(end.map_or(self.rest.len(), |end| end + 1));
+            self.rest = rest;
+            if let Err(oversize) = self.events.feed(line) {
+                return self.oversize(oversize);
+            }
         }
     }
 }
@@ -132,7 +183,7 @@ mod tests {
 
     fn events(pieces: &[&[u8]]) -> (Vec<String>, bool) {
         let mut events = Events::new(Limits::default());
-        let data = pieces.iter().flat_map(|piece| events.push(piece).unwrap()).collect();
+        let data = pieces.iter().flat_map(|piece| events.push(piece).map(Result::unwrap).collect::<Vec<_>>()).collect();
         (data, events.replaced())
     }
 
@@ -166,11 +217,22 @@ mod tests {
     }
 
     #[test]
+    fn ev_6_what_follows_an_event_in_its_piece_is_not_yet_read() {
+        let mut events = Events::new(Limits::default());
+        let stream = b"data: a\n\ndata: \xff\n\n";
+        assert_eq!(events.push(stream).next(), Some(Ok("a".to_owned())));
+        assert!(!events.replaced());
+        let seen: Vec<_> = events.push(&stream[9..]).collect();
+        assert_eq!(seen, [Ok("\u{fffd}".to_owned())]);
+        assert!(events.replaced());
+    }
+
+    #[test]
     fn rc_10_what_a_stream_may_hold_is_bounded() {
         let limits = Limits { event_bytes: 100, stream_bytes: 1_000 };
         let push = |pieces: &[&[u8]]| {
             let mut events = Events::new(limits);
-            pieces.iter().try_for_each(|piece| events.push(piece).map(drop))
+            pieces.iter().try_for_each(|piece| events.push(piece).try_for_each(|data| data.map(drop)))
         };
         let line = [b"data: ", &[b'x'; 90][..], b"\n\n"].concat();
         assert_eq!(push(&[&line[..]; 10]), Ok(()));
