@@ -1,45 +1,18 @@
-//! In which order calls changed a file.
+//! In which order changes of one file happened.
 //!
-//! Calls of one reply run at once and their outcomes go on record as they come, which need not be
-//! the order in which they had the file. What each of them found and left tells.
-
-use std::collections::BTreeMap;
+//! Of changes that are made at once the outcomes go on record as they come, which need not be the
+//! order in which each had the file. What each of them found and left tells.
 
 use plica_kernel::canonical::Hash;
-use plica_kernel::id::{CallId, Seq, TaskId};
-
-use super::Found;
-
-/// Puts the changes of one file by calls of one reply into the order in which they happened: their
-/// outcomes went on record in any. Where that cannot be told they stay in the order on record.
-pub(super) fn put_in_order(changes: &mut [&Found]) {
-    let mut replies: BTreeMap<(&TaskId, Seq), Vec<(CallId, usize)>> = BTreeMap::new();
-    for (index, found) in changes.iter().enumerate().filter(|(_, found)| !found.foreseen) {
-        if let Some((task, call)) = &found.by {
-            replies.entry((task, call.decision)).or_default().push((*call, index));
-        }
-    }
-    for places in replies.into_values().filter(|places| places.len() > 1) {
-        let at: Vec<usize> = places.iter().map(|(_, index)| *index).collect();
-        let mut by_call = places;
-        by_call.sort();
-        let by_call: Vec<&Found> = by_call.into_iter().map(|(_, index)| changes[index]).collect();
-        let held = by_call.iter().map(|found| Some((found.before.hash()?, found.after.hash()?)));
-        let Some(order) = held.collect::<Option<Vec<_>>>().and_then(|held| chain(&held)) else { continue };
-        for (index, next) in at.into_iter().zip(order) {
-            changes[index] = by_call[next];
-        }
-    }
-}
 
 /// What a file held: its hash, or none when there was no file.
-type Held = Option<Hash>;
+pub(super) type Held = Option<Hash>;
 
 /// The order in which each of `changes`, from what was to what then was, starts with what the one
 /// before it left. `None` when there is no such order. Where there are several the earlier ones of
 /// `changes` go first; all of them begin and end alike, but for a round, which begins where the
 /// first of `changes` does.
-fn chain(changes: &[(Held, Held)]) -> Option<Vec<usize>> {
+pub(super) fn chain(changes: &[(Held, Held)]) -> Option<Vec<usize>> {
     let starts = |held: Held| changes.iter().filter(|change| change.0 == held).count();
     let ends = |held: Held| changes.iter().filter(|change| change.1 == held).count();
     let begins = changes.iter().map(|change| change.0).find(|held| starts(*held) > ends(*held));

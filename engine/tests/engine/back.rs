@@ -37,7 +37,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let declaration = ToolDeclaration {
             name: "Put".into(),
             description: "Writes a file.".into(),
@@ -60,13 +60,18 @@ impl Folder {
         files.get(path).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
+    /// Returns once a worker is at the place where it is to be lost.
+    pub async fn has_lost_one(&self) {
+        self.lost.notified().await;
+    }
+
     /// The worker is lost here.
     async fn lost(&self) {
         self.lost.notify_one();
         std::future::pending().await
     }
 
-    fn put(&self, path: &str, text: &str) -> Option<Vec<u8>> {
+    pub fn put(&self, path: &str, text: &str) -> Option<Vec<u8>> {
         self.files.lock().unwrap().insert(path.into(), text.into())
     }
 }
@@ -280,7 +285,7 @@ async fn sn_5_a_task_that_is_over_is_rewound_too() {
 async fn lose_a_worker(bench: &Bench, folder: &Folder) {
     let worker = bench.worker("lost");
     let work = tokio::spawn(async move { worker.run(Stop::new()).await });
-    folder.lost.notified().await;
+    folder.has_lost_one().await;
     work.abort();
     assert!(work.await.unwrap_err().is_cancelled());
     bench.clock.advance(Duration::from_secs(31));

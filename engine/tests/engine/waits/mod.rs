@@ -17,6 +17,7 @@ use plica_ports::{Guard, GuardView, Ruling};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::back::Folder;
 use crate::common::say;
 use stage::{Stage, call, calls, delegate};
 
@@ -456,6 +457,43 @@ async fn sn_4_sn_5_a_subtask_that_has_reported_stays_as_it_is() {
     stage.client.reopen(&task, USER, None).await.unwrap();
     stage.work().await;
     assert_eq!(stage.status(&task).await, Status::Waiting);
+}
+
+/// What a child's call had foreseen is put back with its parent, though the child's worker is lost
+/// and nobody has taken the child up yet.
+#[tokio::test(start_paused = true)]
+async fn sn_5_what_a_child_was_cut_off_at_is_put_back_too() {
+    for (lost, by_another) in [("before", None), ("after", None), ("after", Some("mine"))] {
+        let cut = call("Put", json!({ "path": "a", "text": "two", "lost": lost }));
+        let replies = [say("first"), calls(&[delegate("helper", json!({}))]), say("never")];
+        let folder = Arc::new(Folder::new());
+        let mut stage = Stage::with(&[("helper", &[calls(&[cut])]), ("main", &replies)], |host| {
+            host.tool(folder.clone()).files(folder.clone())
+        });
+        stage.give("Put");
+        let task = stage.submit(|submission| submission.definition.interactive = true).await;
+        stage.work().await;
+        let first = stage.row(&task).await.projection.seq;
+        stage.client.send(&task, USER, "and now?").await.unwrap();
+        let working = stage.works();
+        folder.has_lost_one().await;
+        working.abort();
+        assert!(working.await.unwrap_err().is_cancelled());
+        if let Some(text) = by_another {
+            folder.put("a", text);
+        }
+        stage.client.rewind(&task, USER, first).await.unwrap();
+        stage.work().await;
+        assert_eq!(folder.text("a").as_deref(), by_another, "lost {lost} the change");
+        let left = stage.payloads(&task).await.into_iter().find_map(|payload| match payload {
+            Payload::FilesRestored(restored) => restored.left,
+            _ => None,
+        });
+        let left = left.expect("the child that was at work is named").inline().unwrap().to_owned();
+        assert_eq!(left.contains("\"a\""), by_another.is_some(), "{left}");
+        let child = stage.children(&task).await.remove(0);
+        assert_eq!(stage.status(&child).await, Status::Cancelled);
+    }
 }
 
 /// A child that is waited for is told to stop by the append of the rewind itself.

@@ -112,6 +112,16 @@ impl Stage {
         Self { client: Client::new(store.clone()), store, note, host: host.build(), cast, agents: definitions }
     }
 
+    /// Gives every agent one more tool.
+    pub fn give(&mut self, tool: &str) {
+        let mut known = BTreeMap::new();
+        for definition in &mut self.agents {
+            definition.tools.push(tool.into());
+            definition.subagents.clone_from(&known);
+            known.insert(definition.name.clone(), blob(definition).reference);
+        }
+    }
+
     /// Submits a task to the last agent, its definition changed by `change`.
     pub async fn submit(&self, change: impl FnOnce(&mut Submission)) -> TaskId {
         let (main, others) = self.agents.split_last().unwrap();
