@@ -16,5 +16,6 @@ mod jobs;
 mod live_path;
 mod plugins;
 mod refusals;
+mod scenes;
 mod steps;
 mod walks;
