@@ -14,6 +14,7 @@ mod house;
 mod items;
 mod jobs;
 mod live_path;
+mod places;
 mod plugins;
 mod refusals;
 mod scenes;

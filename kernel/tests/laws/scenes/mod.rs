@@ -9,12 +9,17 @@ use crate::common::scene::Scene;
 
 /// The scene's text is the one on record under this name.
 fn assert_scene(name: &str, scene: &Scene) {
+    assert_text(name, &scene.text());
+}
+
+/// The text is the one on record under this name.
+pub fn assert_text(name: &str, text: &str) {
     let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenes");
     insta::with_settings!({
         snapshot_path => folder,
         prepend_module_to_snapshot => false,
         omit_expression => true,
     }, {
-        insta::assert_snapshot!(name, scene.text());
+        insta::assert_snapshot!(name, text);
     });
 }
