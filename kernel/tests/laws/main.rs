@@ -8,6 +8,7 @@ mod common;
 
 mod budgets;
 mod bytes;
+mod cites;
 mod forks;
 mod golden;
 mod house;
@@ -18,5 +19,7 @@ mod places;
 mod plugins;
 mod refusals;
 mod scenes;
+mod segments;
 mod steps;
+mod verdicts;
 mod walks;
