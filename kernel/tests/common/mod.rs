@@ -3,6 +3,7 @@
 
 pub mod hand;
 pub mod log;
+pub mod scene;
 pub mod world;
 
 pub use log::{Log, fold, fold_at, fold_with};

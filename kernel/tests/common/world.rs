@@ -154,7 +154,7 @@ pub fn ledger() -> LedgerId {
     LedgerId::new("0197a000-0000-7000-8000-00000000000a").unwrap()
 }
 
-fn created(agent: &str, budget: Budget, interactive: bool) -> TaskCreated {
+pub fn created(agent: &str, budget: Budget, interactive: bool) -> TaskCreated {
     TaskCreated {
         background: false,
         agent: agent.into(),
@@ -344,7 +344,7 @@ impl World {
     }
 
     /// FO-2: the state in hand equals the folded one, byte for byte, after every append.
-    fn committed(&mut self, drafted: Drafted, folded: usize) {
+    pub fn committed(&mut self, drafted: Drafted, folded: usize) {
         for event in &drafted.events[folded..] {
             let envelope = decode(&event.body, &event.hash).unwrap();
             match landing_of(&envelope) {

@@ -8,13 +8,18 @@ mod common;
 
 mod budgets;
 mod bytes;
+mod cites;
 mod forks;
 mod golden;
 mod house;
 mod items;
 mod jobs;
 mod live_path;
+mod places;
 mod plugins;
 mod refusals;
+mod scenes;
+mod segments;
 mod steps;
+mod verdicts;
 mod walks;
