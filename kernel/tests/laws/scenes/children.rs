@@ -3,7 +3,7 @@
 use plica_kernel::body::{Body, ContentRef, MEDIA_TEXT};
 use plica_kernel::decide::CallPlan;
 use plica_kernel::event::SubtaskStatus::{Cancelled, Completed, Failed};
-use plica_kernel::event::{ApprovalVerdict, Budget, Failure, FailureReason, SubtaskStatus};
+use plica_kernel::event::{ApprovalVerdict, Budget, Failure, FailureReason};
 use plica_kernel::id::{CallId, Seq};
 use plica_kernel::wake::Item;
 
@@ -27,17 +27,17 @@ fn decided(interactive: bool, calls: Vec<CallPlan>) -> (Scene, Seq) {
 }
 
 /// A child that failed, with what it says.
-fn failed(scene: &mut Scene, call: CallId, status: SubtaskStatus, detail: Option<&str>, answer: Body) {
+fn failed(scene: &mut Scene, call: CallId, background: bool, detail: Option<&str>, answer: Body) {
     let child = scene.world.task.id().child(call, 1);
     let failure = Failure { detail: detail.map(str::to_owned), reason: FailureReason::LlmError };
     let item = Item::Child {
         answer,
-        background: false,
+        background,
         call,
         child: child.clone(),
         failure: Some(failure),
         spent: Default::default(),
-        status,
+        status: Failed,
     };
     scene.deliver_as(&format!("task:{child}"), item);
 }
@@ -68,11 +68,11 @@ fn en_6_a_message_while_children_are_waited_for() {
 fn wa_5_children_that_fail() {
     let (mut scene, decision) = decided(false, vec![child(ALL); 5]);
     let none = Body::default();
-    failed(&mut scene, call(decision, 0), Failed, Some("no key"), none.clone());
-    failed(&mut scene, call(decision, 1), Failed, None, none);
-    failed(&mut scene, call(decision, 2), Failed, Some("cut off"), Body::Inline("half".into()));
+    failed(&mut scene, call(decision, 0), false, Some("no key"), none.clone());
+    failed(&mut scene, call(decision, 1), false, None, none);
+    failed(&mut scene, call(decision, 2), false, Some("cut off"), Body::Inline("half".into()));
     let whole = Body::Ref(ContentRef::of(MEDIA_TEXT, b"a long answer"));
-    failed(&mut scene, call(decision, 3), Failed, Some("cut off"), whole);
+    failed(&mut scene, call(decision, 3), false, Some("cut off"), whole);
     scene.child_ends(call(decision, 4), false, Failed, "").goes_on();
     assert_scene("children-that-fail", &scene);
 }
@@ -113,6 +113,16 @@ fn wa_5_background_children() {
     });
     scene.replies("fine", vec![]);
     assert_scene("children-in-the-background", &scene);
+}
+
+/// A child that goes on by itself says why it failed as well, and one with nothing to say is told of.
+#[test]
+fn wa_5_background_children_that_fail_or_are_silent() {
+    let (mut scene, decision) = decided(true, vec![child(BACKGROUND); 3]);
+    scene.replies("they are on it", vec![]);
+    failed(&mut scene, call(decision, 0), true, Some("no key"), Body::default());
+    scene.child_ends(call(decision, 1), true, Completed, "").child_ends(call(decision, 2), true, Failed, "").goes_on();
+    assert_scene("children-in-the-background-that-fail", &scene);
 }
 
 /// A task that is no conversation ends with its answer, and tells children that go on to stop.
