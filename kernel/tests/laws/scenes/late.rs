@@ -57,12 +57,14 @@ fn id_1_evidence_for_a_call_that_was_not_begun_there() {
     assert_scene("evidence-for-another-call", &scene);
 }
 
-/// ID-3: where the model was told that nobody knows, it is told of what the worker says after all.
+/// ID-3: where the model was told that nobody knows, it is told of what the worker says after all,
+/// before its turn ends.
 #[test]
 fn id_3_evidence_for_a_call_of_unknown_outcome() {
     let (mut scene, unknown, begun, identity) = unknown(true);
     scene.note("It comes while the model is asked.");
     scene.reports((unknown, begun), &identity, (CallStatus::Ok, "it landed")).goes_on();
+    scene.replies("nobody knows", vec![]);
     scene.replies("I see", vec![]);
     scene.note("It comes once more, and says that it failed, while the task rests.");
     scene.reports((unknown, begun), &identity, (CallStatus::Error, "it broke")).goes_on();
