@@ -3,7 +3,13 @@
 //! Each is a text in `tests/scenes`. It changes when a decision of the kernel does, and then is
 //! read: every line of it is meant.
 
+mod approvals;
+mod budgets;
 mod calls;
+mod children;
+mod jobs;
+mod late;
+mod waits;
 
 use crate::common::scene::Scene;
 
