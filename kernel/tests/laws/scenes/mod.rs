@@ -3,8 +3,10 @@
 //! Each is a text in `tests/scenes`. It changes when a decision of the kernel does, and then is
 //! read: every line of it is meant.
 
+mod births;
 mod calls;
 mod crashes;
+mod plugins;
 mod requests;
 mod rewinds;
 mod turns;
