@@ -95,9 +95,11 @@ fn rc_3_a_parked_step_leaves_what_goes_on_in_the_background() {
     let mut scene = everything_open(true);
     scene.crash().goes_on();
     scene.settles(&[Orphan::Lost], AfterCrash::Park);
-    scene.note("The child that went on by itself ends: the model is not asked.");
+    scene.note("The child that went on by itself ends: the model is told, and not asked.");
     child_of_the_last_round_ends(&mut scene);
     scene.goes_on();
+    scene.note("A person goes on.");
+    scene.say("go on").goes_on();
     assert_scene("crash-parked-everything-open", &scene);
 }
 
