@@ -250,7 +250,7 @@ fn comes_before_an_order(inputs: &Inputs, position: Position) -> bool {
         Item::Interrupt { .. } => true,
         _ => false,
     };
-    inputs.items.iter().any(|item| item.position > position && stops(item))
+    inputs.items.iter().rev().take_while(|item| item.position != position).any(stops)
 }
 
 /// Whether an item answers what is no longer pending and never will be: a call that was

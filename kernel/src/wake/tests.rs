@@ -77,26 +77,33 @@ fn wa_2_items_carry_their_keys() {
     };
     let job = Item::Job { code: Some(-1), how: JobEnd::Exited, job: Seq(9), output: "o".into() };
     let revise = Item::Revise { definition: ContentRef::of("text/plain", b"{}") };
-    // Item, key, whether it steers, whether a task that is over takes it.
-    for (item, key, steers, outlives) in [
-        (message, Some("message"), true, false),
-        (event, Some("event:x"), false, false),
-        (answer, Some("answer:7"), false, false),
-        (verdict, Some("answer:7"), false, false),
-        (child(false), Some("group:7"), false, false),
-        (child(true), Some("background"), false, false),
-        (job, Some("background"), false, false),
-        (Item::Cancel { reason: None }, None, true, false),
-        (Item::Interrupt { reason: None }, None, true, false),
-        (Item::Close { reason: None }, None, true, false),
-        (Item::Rewind { to_seq: Seq(2) }, None, true, true),
-        (Item::Reopen { reason: None }, None, true, true),
-        (Item::Resolve { call: call(), output: None, verdict: CallResolution::Skip }, Some("message"), false, false),
-        (revise, None, true, false),
-        (evidence, None, false, true),
+    // Item, key, whether it steers, stops, and is taken by a task that is over.
+    for (item, key, steers, stops, outlives) in [
+        (message, Some("message"), true, false, false),
+        (event, Some("event:x"), false, false, false),
+        (answer, Some("answer:7"), false, false, false),
+        (verdict, Some("answer:7"), false, false, false),
+        (child(false), Some("group:7"), false, false, false),
+        (child(true), Some("background"), false, false, false),
+        (job, Some("background"), false, false, false),
+        (Item::Cancel { reason: None }, None, true, true, false),
+        (Item::Interrupt { reason: None }, None, true, true, false),
+        (Item::Close { reason: None }, None, true, false, false),
+        (Item::Rewind { to_seq: Seq(2) }, None, true, true, true),
+        (Item::Reopen { reason: None }, None, true, false, true),
+        (
+            Item::Resolve { call: call(), output: None, verdict: CallResolution::Skip },
+            Some("message"),
+            false,
+            false,
+            false,
+        ),
+        (revise, None, true, false, false),
+        (evidence, None, false, false, true),
     ] {
         assert_eq!(item.key().map(|key| key.to_string()).as_deref(), key, "{}", item.kind());
-        assert_eq!((item.steers(), item.outlives_the_task()), (steers, outlives), "{}", item.kind());
+        let is = (item.steers(), item.stops(), item.outlives_the_task());
+        assert_eq!(is, (steers, stops, outlives), "{}", item.kind());
         let text = crate::canonical::to_vec(&item).unwrap();
         assert_eq!(crate::canonical::from_slice::<Item>(&text), Ok(item));
     }
@@ -139,6 +146,16 @@ fn st_7_a_wait_is_met_when_enough_items_carry_a_key() {
     }
     let steered = delivered(vec![Item::Interrupt { reason: None }]);
     assert!(wait(&[(x, 1)]).is_woken_by(&steered));
+}
+
+/// A row holds eight alternatives (section 8 of the design).
+#[test]
+fn st_7_a_wait_has_at_most_eight_alternatives() {
+    let wait = |alternatives: u64| Wake {
+        any: (0..alternatives).map(|seq| Alternative { key: WakeKey::Answer(Seq(seq)), need: 1 }).collect(),
+        at: None,
+    };
+    assert_eq!([0, 1, 7, 8, 9, 16].map(|count| wait(count).fits()), [true, true, true, true, false, false]);
 }
 
 proptest! {

@@ -449,3 +449,49 @@ fn id_1_id_2_which_result_counts() {
         }
     }
 }
+
+/// RC-8: one that lacks a plugin in force begins nothing and wakes nothing, but for what needs none.
+#[test]
+fn rc_8_one_that_lacks_a_plugin_goes_no_further() {
+    let pin = PluginPin {
+        kind: PluginKind::Tool,
+        name: "Tool".into(),
+        parameters: None,
+        source: "host".into(),
+        version: "1".into(),
+    };
+    let pinned = |mut hand: Hand| {
+        hand.push(PluginsPinned { plugins: vec![pin.clone()] });
+        hand
+    };
+    let other = PluginPin { name: "Other".into(), ..pin.clone() };
+    let newer = PluginPin { version: "2".into(), ..pin.clone() };
+    let lacking = |items| Inputs { pins: vec![other.clone()], ..mine(items) };
+    let having = |items| Inputs { pins: vec![other.clone(), newer.clone()], ..mine(items) };
+    let (running, waiting) = (pinned(ready()), pinned(rested()));
+    check(&running, &lacking(vec![]), Act::HandBack);
+    check(&running, &lacking(vec![said()]), Act::HandBack);
+    check(&running, &having(vec![said()]), Move::Join);
+    check(&running, &lacking(vec![cancel()]), Move::Cancel(Position(1)));
+    check(&waiting, &lacking(vec![]), Act::Rest);
+    check(&waiting, &lacking(vec![said()]), Act::HandBack);
+    check(&waiting, &lacking(vec![Item::Close { reason: None }]), Move::Take(Position(1)));
+    let key = Some(WakeKey::Message);
+    let woken = Woken { data: None, due: None, key, kind: "message".into(), position: Some(Position(1)) };
+    check(&waiting, &having(vec![said()]), Move::Wake(woken.clone()));
+    // One that cannot use the definition fails the turn all the same.
+    let unusable = Some(Failure { detail: None, reason: FailureReason::DefinitionError });
+    check(&waiting, &Inputs { unusable, ..lacking(vec![said()]) }, Move::Wake(woken));
+}
+
+/// RC-7: a state that no decision leads to fails the turn, and does not wait for ever.
+#[test]
+fn rc_7_calls_that_wait_for_nothing_are_an_internal_error() {
+    let mut hand = ready();
+    let decision = hand.reply(&[tool_use(), tool_use()]);
+    hand.push(hand::question(call(decision, 0)));
+    let words = "a call was decided on but neither started nor answered";
+    check(&hand, &mine(vec![]), failed(FailureReason::InternalError, words));
+    hand.push(hand::question(call(decision, 1)));
+    check(&hand, &mine(vec![]), Move::Suspend);
+}

@@ -94,3 +94,16 @@ fn en_4_a_ruling_on_a_budget_and_a_rewind() {
     scene.prepared(Position(5), boundary, vec![], RestorePlan { files: vec![] }).goes_on();
     assert_scene("budget-before-a-rewind", &scene);
 }
+
+/// A child that was told to stop says later what it spent: what it did not is the task's again, and
+/// nobody is asked any more.
+#[test]
+fn en_4_a_task_that_has_budget_again_wakes() {
+    let mut scene = scene(true, steps(4));
+    scene.replies("", vec![spawn(false, false, steps(3))]);
+    let child = call(scene.last_decision(), 0);
+    scene.deliver(Item::Interrupt { reason: Some("stop".into()) }).goes_on();
+    scene.say("go on").goes_on();
+    scene.child_ends(child, false, SubtaskStatus::Cancelled, "").goes_on();
+    assert_scene("budget-again", &scene);
+}

@@ -1,10 +1,11 @@
 //! Calls of a reply: run, refused, too many, with files, whole outputs and records beside them.
 
 use plica_kernel::body::{Blob, ContentRef, MEDIA_TEXT};
-use plica_kernel::canonical::Hash;
+use plica_kernel::canonical::{Hash, to_vec};
 use plica_kernel::decide::{Aside, CallOutcome, CallPlan, ChangedFile, Foreseen, PluginRecord, Sent, observed};
-use plica_kernel::event::{Budget, CallStatus, FileWas};
+use plica_kernel::event::{Budget, CallStatus, FileWas, Payload};
 use plica_kernel::id::{DedupKey, TaskId};
+use plica_kernel::limits::PAYLOAD_BYTES_MAX;
 use plica_kernel::message::Block;
 use plica_kernel::wake::Item;
 
@@ -94,4 +95,56 @@ fn en_5_en_9_records_of_an_observer() {
     let aside = Aside { records: vec![record], sent: vec![] };
     scene.records(|draft| observed(draft, aside).unwrap());
     assert_scene("records-of-an-observer", &scene);
+}
+
+/// Three files with long names, and one whose name has so many bytes.
+fn files(last: usize) -> Vec<ChangedFile> {
+    let file = |bytes: usize| ChangedFile { after: None, before: FileWas::Absent, path: "f".repeat(bytes) };
+    vec![file(1_000), file(1_000), file(1_000), file(last)]
+}
+
+/// `recorded` says how many files are in the event, and its payload's size, for a last file with a
+/// name of so many bytes: all that fit below the limit are there, to the byte.
+fn check_files_fit(limit: usize, recorded: impl Fn(usize) -> (usize, usize)) {
+    let (kept, size) = recorded(1);
+    assert_eq!(kept, 4);
+    let most = 1 + limit - size;
+    assert_eq!(recorded(most), (4, limit));
+    assert_eq!(recorded(most + 1).0, 3);
+}
+
+/// EV-7: what does not fit of the files that a call will change is left out.
+#[test]
+fn ev_7_to_5_as_many_foreseen_files_as_fit() {
+    check_files_fit(PAYLOAD_BYTES_MAX, |last| {
+        let mut scene = scene(false, Budget::default());
+        let foreseen = Foreseen { blobs: vec![], files: files(last) };
+        scene.replies("", vec![CallPlan::Start { args: "{}".into(), foreseen, rule: None, tool: "Write".into() }]);
+        let event = scene.world.log.envelopes().pop().unwrap();
+        let Payload::ToolCallStarted(started) = &event.payload else { panic!("{event:?}") };
+        (started.files.len(), to_vec(started).unwrap().len())
+    });
+}
+
+/// The same of those that it changed: how many were left out is told.
+#[test]
+fn ev_7_to_5_as_many_changed_files_as_fit() {
+    let ended = |files: Vec<ChangedFile>| {
+        let mut scene = scene(false, Budget::default());
+        scene.replies("", vec![start("{}")]);
+        scene.ends(0, CallOutcome { files, ..outcome(CallStatus::Ok, "done") });
+        let finished = scene.world.log.envelopes().into_iter().find_map(|event| match event.payload {
+            Payload::ToolCallFinished(finished) => Some(finished),
+            _ => None,
+        });
+        finished.unwrap()
+    };
+    // Room is kept for the number of those that do not fit.
+    check_files_fit(PAYLOAD_BYTES_MAX - 32, |last| {
+        let finished = ended(files(last));
+        assert_eq!(finished.files.len() + finished.files_over as usize, 4);
+        (finished.files.len(), to_vec(&finished).unwrap().len())
+    });
+    let many = ended([files(1_000), files(1_000), files(1)].concat());
+    assert_eq!((many.files.len(), many.files_over), (4, 8), "a short name fits after long ones that do not");
 }

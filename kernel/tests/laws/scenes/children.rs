@@ -1,14 +1,14 @@
 //! Children: all, any, in the background, mixed with other waits, failing and late.
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_TEXT};
-use plica_kernel::decide::CallPlan;
+use plica_kernel::decide::{Act, CallPlan, reply};
 use plica_kernel::event::SubtaskStatus::{Cancelled, Completed, Failed};
 use plica_kernel::event::{ApprovalVerdict, Budget, Failure, FailureReason};
-use plica_kernel::id::{CallId, Seq};
+use plica_kernel::id::{CallId, Epoch, Seq};
 use plica_kernel::wake::Item;
 
 use super::assert_scene;
-use crate::common::scene::{Scene, ask, call, question, scene, spawn, wait};
+use crate::common::scene::{Scene, answer, ask, call, question, scene, spawn, wait};
 
 const ALL: (bool, bool) = (false, false);
 const ANY: (bool, bool) = (false, true);
@@ -169,8 +169,51 @@ fn id_2_a_child_that_ends_twice() {
     assert_scene("a-child-that-ends-twice", &scene);
 }
 
-/// Children share what is left of the budget with each other and with their parent; what is
-/// not spent comes back.
+/// Whatever else a reply waits for, each of its children wakes the task.
+#[test]
+fn wa_5_two_children_and_what_they_are_waited_for_with() {
+    let others = [wait(None, Some("x")), question("which?"), ask("{}"), child(ANY), child(BACKGROUND)];
+    let mut needs = vec![];
+    for other in others {
+        let (scene, _) = decided(false, vec![child(ALL), child(ALL), other]);
+        let wake = scene.world.task.wake().clone();
+        needs.push(wake.any.iter().map(|one| format!("{} {}", one.need, one.key)).collect::<Vec<_>>().join(", "));
+    }
+    assert_eq!(
+        needs,
+        ["1 group:8, 1 event:x", "1 group:8, 1 answer:8", "1 group:8, 1 answer:8", "1 group:8", "2 group:8"]
+    );
+}
+
+/// A child's first append is written by its parent's: of epoch 0 and the parent's run.
+#[test]
+fn wa_5_a_child_begins_under_its_parents_run() {
+    let scene = scene(false, Budget::default());
+    let Act::Ask(action) = scene.act else { panic!("the model is asked") };
+    let mut draft = scene.world.draft();
+    reply(&mut draft, action, answer("", vec![child(ALL)])).unwrap();
+    let drafted = draft.finish().unwrap();
+    let parent = drafted.envelopes.last().unwrap().clone();
+    let [born] = drafted.children.as_slice() else { panic!("one child") };
+    for event in &born.envelopes {
+        assert_eq!((event.epoch, &event.run, event.at), (Epoch(0), &parent.run, parent.at));
+    }
+    assert_ne!(parent.epoch, Epoch(0));
+}
+
+/// Children share what is left of the budget with each other and with their parent.
+#[test]
+fn en_4_children_get_equal_shares() {
+    let steps = |steps: u64| Budget { steps: Some(steps), ..Budget::default() };
+    let mut scene = scene(false, steps(10));
+    scene.replies("", vec![child(ALL), question("which?"), child(ALL), child(ALL)]);
+    let children = scene.world.task.governance().children();
+    let slices: Vec<_> = children.map(|(_, child)| child.budget).collect();
+    // Nine are left after the request: 9 / 4, 7 / 3, 5 / 2, and three for the parent.
+    assert_eq!(slices, [2, 2, 2].map(steps));
+}
+
+/// What a child does not spend of its slice comes back.
 #[test]
 fn en_4_children_share_a_budget() {
     let caps = Budget { nano_usd: Some(100), steps: Some(9), tokens: Some(91), wall_ms: None };

@@ -2,9 +2,10 @@
 //! unknown.
 
 use plica_kernel::decide::{AfterCrash, CallOutcome, ChangedFile, Foreseen, Orphan, PluginRecord};
-use plica_kernel::event::{ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas};
-use plica_kernel::id::{CallId, Epoch, RunId, Seq};
+use plica_kernel::event::{ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, RestorePlan};
+use plica_kernel::id::{CallId, Epoch, Position, RunId, Seq};
 use plica_kernel::ledger::Identity;
+use plica_kernel::wake::Item;
 
 use super::assert_scene;
 use crate::common::scene::{Scene, ask, call, deny, outcome, question, scene, start};
@@ -88,6 +89,48 @@ fn id_3_evidence_while_the_round_is_open() {
     assert_scene("evidence-in-an-open-round", &scene);
 }
 
+/// Whichever rounds came after: the model was told of the call itself that nobody knows.
+#[test]
+fn id_3_evidence_for_a_call_of_an_earlier_round() {
+    let (mut scene, unknown, begun, identity) = unknown(true);
+    scene.replies("", vec![start("2")]);
+    scene.ends(0, outcome(CallStatus::Ok, "another"));
+    scene.replies("done", vec![]);
+    scene.note("The worker of the first call reports back.");
+    scene.reports((unknown, begun), &identity, (CallStatus::Ok, "it landed")).goes_on();
+    assert_scene("evidence-for-an-earlier-round", &scene);
+}
+
+/// ID-2: what was begun before a rewind is stale, however well it ended; and of a task that is over
+/// nothing is told any more.
+#[test]
+fn id_2_evidence_from_before_a_rewind_and_after_the_end() {
+    let mut scene = scene(true, Budget::default());
+    scene.replies("first", vec![]);
+    let boundary = scene.head();
+    scene.say("more").goes_on();
+    scene.replies("", vec![start("1")]);
+    let first = call(scene.decision(), 0);
+    let begun = scene.begun(first);
+    let identity = scene.identity(begun);
+    scene.ends(0, outcome(CallStatus::Unknown, "timed out"));
+    scene.deliver(Item::Rewind { to_seq: boundary });
+    scene.prepared(Position(2), boundary, vec![], RestorePlan { files: vec![] }).goes_on();
+    scene.reports((first, begun), &identity, (CallStatus::Ok, "it landed")).goes_on();
+    scene.deliver(Item::Cancel { reason: None }).goes_on();
+    scene.reports((first, begun), &identity, (CallStatus::Ok, "it landed")).goes_on();
+    assert_scene("evidence-from-before-a-rewind", &scene);
+}
+
+/// The same of a call that is of unknown outcome when its task ends.
+#[test]
+fn st_7_evidence_after_the_end() {
+    let (mut scene, unknown, begun, identity) = unknown(false);
+    scene.replies("done", vec![]);
+    scene.reports((unknown, begun), &identity, (CallStatus::Ok, "it landed")).goes_on();
+    assert_scene("evidence-after-the-end", &scene);
+}
+
 /// A step that took late evidence in is not run again: that would not come once more.
 #[test]
 fn rc_3_a_step_that_was_told_of_late_evidence_parks() {
@@ -145,6 +188,21 @@ fn to_3_a_call_that_did_not_land_runs_now() {
     ended.aside.records.push(record);
     scene.ends(0, ended);
     assert_scene("resolved-not-landed", &scene);
+}
+
+/// RC-2: one that runs again is settled like any other where its worker is lost, within the same
+/// bound.
+#[test]
+fn to_3_rc_2_the_worker_of_a_call_that_runs_again_is_lost() {
+    let (mut scene, unknown, ..) = unknown(true);
+    scene.replies("nobody knows", vec![]);
+    scene.resolves(unknown, CallResolution::NotLanded, None).goes_on();
+    scene.note("It runs, and its worker is lost; then so is the next.");
+    scene.crash().goes_on();
+    scene.settles(&[Orphan::RetrySafe], AfterCrash::Resolve);
+    scene.crash().goes_on();
+    scene.settles(&[Orphan::RetrySafe], AfterCrash::Resolve);
+    assert_scene("runs-again-and-is-lost", &scene);
 }
 
 /// However the second run ends, the model is told; where nobody knows again, a person may say
