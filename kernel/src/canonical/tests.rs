@@ -168,6 +168,9 @@ fn ev_1_every_type_has_its_text() {
     let named = Shape::Named(Backwards { zebra: 1, middle: None, alpha: vec![] });
     check_text(named, r#"{"Named":{"alpha":[],"zebra":1}}"#);
     assert_eq!(to_vec(&i128::from(INTEGER_MAX)).unwrap(), to_vec(&INTEGER_MAX).unwrap());
+    for other in [r#"{"Plain":null}"#, r#"{"Holding":null}"#, r#""Holding""#, r#"{"Holding":1,"Plain":1}"#, "{}", "7"] {
+        assert!(from_slice::<Shape>(other.as_bytes()).is_err(), "{other}");
+    }
 }
 
 #[test]
@@ -359,6 +362,8 @@ fn ev_4_hashes_are_64_lower_case_digits() {
             let mut text: Vec<char> = digits.chars().collect();
             text[at] = other;
             assert_eq!(Hash::parse(&text.iter().collect::<String>()), None, "{other} at {at}");
+            text[at ^ 1] = other;
+            assert_eq!(Hash::parse(&text.iter().collect::<String>()), None, "{other} beside {at}");
         }
     }
     assert_eq!((Hash::parse(&digits[1..]), Hash::parse(&(digits.clone() + "0"))), (None, None));
