@@ -16,12 +16,10 @@ const MAX: i64 = 253_402_300_799_999_999;
 impl Timestamp {
     /// The moment `micros` after the Unix epoch, held within the years 0 to 9999.
     pub const fn from_micros(micros: i64) -> Self {
-        Self(if micros < MIN {
-            MIN
-        } else if micros > MAX {
-            MAX
-        } else {
-            micros
+        Self(match micros {
+            ..=MIN => MIN,
+            MAX.. => MAX,
+            _ => micros,
         })
     }
 

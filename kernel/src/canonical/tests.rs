@@ -220,11 +220,13 @@ fn ev_1_members_are_put_in_order() {
         ("\u{ffff}", serde_json::json!(3)),
         ("\u{d7ff}", serde_json::json!(4)),
         ("aa", serde_json::json!(5)),
+        ("ab\"c\\d", serde_json::json!(8)),
+        ("abc\n", serde_json::json!(9)),
         ("a", serde_json::json!(6)),
         ("", serde_json::json!(7)),
     ]);
     let text = concat!(
-        r#"{"":7,"a":6,"a\"b":[[],{},"[","\\"],"aa":5,"z":{"a":"\"\\,","b":[1,{"c":"},{"}]},"#,
+        r#"{"":7,"a":6,"a\"b":[[],{},"[","\\"],"aa":5,"ab\"c\\d":8,"abc\n":9,"z":{"a":"\"\\,","b":[1,{"c":"},{"}]},"#,
         "\"\u{d7ff}\":4,\"\u{1f600}\":2,\"\u{e000}\":1,\"\u{ffff}\":3}"
     );
     assert_eq!(String::from_utf8(to_vec(&out).unwrap()).unwrap(), text);
