@@ -1,5 +1,6 @@
 use alloc::string::String;
 
+use super::budget::{grants, slice};
 use super::draft::clip;
 use super::*;
 use crate::canonical::string_len;
@@ -50,6 +51,79 @@ fn en_4_caps() {
     ] {
         let state = spending(budget);
         assert_eq!((remaining(&state), exhausted(&state)), (left, words), "{budget:?}");
+    }
+}
+
+/// As many times what the task was given at first as leave room, of each cap that is used up.
+#[test]
+fn en_4_grants() {
+    let none = Budget::default();
+    for (cap, allotted, granted) in [
+        // Five steps are spent: a cap of six is not used up, one of five is to the last step.
+        (6, 6, None),
+        (5, 5, Some(5)),
+        (3, 3, Some(3)),
+        (2, 2, Some(4)),
+        (1, 1, Some(5)),
+        // What was granted before is no part of what the task was given at first.
+        (4, 2, Some(2)),
+        (3, 2, Some(4)),
+        // A task that was given nothing is given something.
+        (0, 0, Some(6)),
+    ] {
+        let budget = Budget { steps: Some(cap), ..none };
+        let state = GovernanceState { allotted: Budget { steps: Some(allotted), ..none }, ..spending(budget) };
+        assert_eq!(grants(&state), Budget { steps: granted, ..none }, "{cap} of {allotted}");
+    }
+    let budget = Budget { nano_usd: Some(20), steps: Some(1), tokens: Some(10), wall_ms: Some(24) };
+    let state = GovernanceState { allotted: budget, ..spending(budget) };
+    assert_eq!(grants(&state), Budget { nano_usd: None, steps: Some(5), tokens: Some(40), wall_ms: Some(24) });
+}
+
+/// An equal share of what is left for each child that is still to be spawned and the parent.
+#[test]
+fn en_4_slices() {
+    let none = Budget::default();
+    let left_six = spending(Budget { steps: Some(11), ..none });
+    for (own, sharers, share) in [
+        (None, 1, 3),
+        (None, 2, 2),
+        (None, 5, 1),
+        // There are not as many left as there are children: each gets one while there are any.
+        (None, 9, 1),
+        (None, u64::MAX, 1),
+        (Some(4), 2, 4),
+        (Some(10), 2, 6),
+    ] {
+        let given = slice(&left_six, Budget { steps: own, ..none }, sharers);
+        assert_eq!(given, Ok(Budget { steps: Some(share), ..none }), "{own:?} of {sharers}");
+    }
+    let own = Budget { tokens: Some(9), ..none };
+    assert_eq!(slice(&left_six, own, 1), Ok(Budget { steps: Some(3), tokens: Some(9), ..none }));
+    assert_eq!(slice(&spending(Budget { steps: Some(5), ..none }), none, 1), Err("the budget of steps is spent"));
+}
+
+/// What fits is left as it is, to the last byte of its canonical form; what does not is cut at a
+/// character, with an ellipsis for the rest.
+#[test]
+fn ev_7_cuts() {
+    for (text, max, cut) in [
+        ("", 2, ""),
+        ("abcdef", 8, "abcdef"),
+        ("abcdef", 7, "ab…"),
+        ("abcdef", 6, "a…"),
+        ("abcdef", 5, "…"),
+        // Quotes, line ends and control characters are written longer than they are.
+        ("a\"b\n", 8, "a\"b\n"),
+        ("a\"b\n", 7, "a…"),
+        ("\u{1}abcdef", 10, "…"),
+        ("\u{1}abcdef", 11, "\u{1}…"),
+        // A character of several bytes is kept whole or not at all.
+        ("éèêë", 10, "éèêë"),
+        ("éèêë", 9, "éè…"),
+        ("éèêë", 8, "é…"),
+    ] {
+        assert_eq!(clip(text, max), cut, "{text:?} in {max}");
     }
 }
 

@@ -7,14 +7,16 @@ use plica_kernel::body::{Blob, Body, MEDIA_SEGMENT, MEDIA_STATE};
 use plica_kernel::canonical::to_vec;
 use plica_kernel::decide::{
     Act, AfterCrash, Answer, Aside, CallOutcome, CallPlan, Draft, Drafted, Foreseen, Inputs, Orphan, Prepared, Refusal,
-    Spawn, advance, call_outcome, refusal, reply, settle_orphans,
+    Sent, Spawn, advance, call_outcome, refusal, reply, settle_orphans,
 };
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallResolution, CallStatus, JobEnd, RestorePlan, Spent, SubtaskStatus, TaskCreated, Usage,
+    ApprovalVerdict, Budget, CallResolution, CallStatus, JobEnd, PluginPin, RestorePlan, Spent, SubtaskStatus,
+    TaskCreated, Usage,
 };
 use plica_kernel::id::{CallId, Position, Seq};
 use plica_kernel::ledger::Identity;
 use plica_kernel::message::Block;
+use plica_kernel::state::Task;
 use plica_kernel::wake::Item;
 use serde_json::Value;
 
@@ -49,20 +51,32 @@ pub struct Scene {
     pub world: World,
     /// What a worker sees beside the state and the inbox: changed before [`Scene::goes_on`].
     pub seen: Inputs,
+    /// The plugins of this worker, where they are others than the world's.
+    pub pins: Option<Vec<PluginPin>>,
     /// What comes next, by the last look.
     pub act: Act,
+    /// The children that were born, as they were born.
+    pub children: Vec<Drafted>,
+    /// What was sent to other tasks.
+    pub sent: Vec<Sent>,
     text: String,
 }
 
 /// A task that is worked on until the model is to be asked.
 pub fn scene(interactive: bool, budget: Budget) -> Scene {
     let quiet = Habits { interactive, budget, compare: 1, ..Habits::rounds() };
-    let world = World::born(0, quiet);
-    let seen = Inputs { items: vec![], ..world.inputs() };
-    let mut scene = Scene { world, seen, act: Act::Rest, text: String::new() };
+    let mut scene = Scene::in_world(World::born(0, quiet));
     let born = scene.world.log.appends[0].clone();
     scene.write_events(&born);
     scene.goes_on();
+    scene
+}
+
+/// A task that was just born so, a child or a fork of `ancestor`; nobody has worked on it yet.
+pub fn scene_of(drafted: Drafted, ancestor: Option<&Task>) -> Scene {
+    let quiet = Habits { compare: 1, ..Habits::rounds() };
+    let mut scene = Scene::in_world(World::begun(0, quiet, drafted.clone(), ancestor));
+    scene.write_drafted(&drafted);
     scene
 }
 
@@ -160,6 +174,11 @@ fn tool_of(plan: &CallPlan) -> String {
 }
 
 impl Scene {
+    fn in_world(world: World) -> Self {
+        let seen = Inputs { items: vec![], ..world.inputs() };
+        Self { world, seen, pins: None, act: Act::Rest, children: vec![], sent: vec![], text: String::new() }
+    }
+
     /// Says in the text what happens now.
     pub fn note(&mut self, what: &str) -> &mut Self {
         writeln!(self.text, "\n# {what}").unwrap();
@@ -202,7 +221,8 @@ impl Scene {
 
     fn goes_on_from(&mut self, mut draft: Draft) -> &mut Self {
         let now = self.world.inputs();
-        let mut inputs = Inputs { now: now.now, items: now.items, run: now.run, pins: now.pins, ..self.seen.clone() };
+        let pins = self.pins.clone().unwrap_or(now.pins);
+        let mut inputs = Inputs { now: now.now, items: now.items, run: now.run, pins, ..self.seen.clone() };
         self.act = advance(&mut draft, &mut inputs, &composer()).unwrap();
         self.commit(draft);
         writeln!(self.text, "-> {:?}", self.act).unwrap();
@@ -289,6 +309,8 @@ impl Scene {
         let projection = drafted.task.projection();
         let wake = String::from_utf8(to_vec(&projection.wake).unwrap()).unwrap();
         self.write_drafted(&drafted);
+        self.children.extend(drafted.children.iter().cloned());
+        self.sent.extend(drafted.sent.iter().cloned());
         let closed = if projection.closed { ", closed" } else { "" };
         writeln!(self.text, "  row: {}{closed}, wake {wake}", projection.status).unwrap();
         self.world.committed(drafted, 0);

@@ -200,9 +200,16 @@ impl World {
         let now = Timestamp::from_micros(1_796_031_682_123_456);
         let run = RunId::new("birth").unwrap();
         let birth = Birth { id, actor: "user:ada".into(), goal: "walk".into(), created, blobs: vec![] };
-        let drafted = born(birth, Stamp { now, epoch: Epoch(0), run: run.clone() }).unwrap();
+        let drafted = born(birth, Stamp { now, epoch: Epoch(0), run }).unwrap();
+        Self::begun(seed, habits, drafted, None)
+    }
+
+    /// A task that was born so, a fork of `ancestor` if there is one, with a worker.
+    pub fn begun(seed: u64, habits: Habits, drafted: Drafted, ancestor: Option<&Task>) -> Self {
         let first = &drafted.events[0];
-        let replica = Task::begin(&decode(&first.body, &first.hash).unwrap(), first.hash, None).unwrap();
+        let envelope = decode(&first.body, &first.hash).unwrap();
+        let replica = Task::begin(&envelope, first.hash, ancestor).unwrap();
+        let (now, run) = (envelope.at, envelope.run);
         let mut world = Self {
             log: Log::default(),
             task: drafted.task.clone(),
