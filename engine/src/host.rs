@@ -6,6 +6,7 @@ use plica_ports::{
     Clock, ContentStore, Definition, Delta, Files, Guard, Model, ModelChoice, Observer, Policy, Store, Tool,
 };
 
+use crate::definitions::Definitions;
 use crate::time::TokioClock;
 
 /// Why a model cannot be had.
@@ -73,6 +74,7 @@ pub struct Host {
     pub(crate) files: Option<Arc<dyn Files>>,
     pub(crate) audience: Option<Arc<dyn Audience>>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) definitions: Definitions,
 }
 
 impl Host {
@@ -90,6 +92,7 @@ impl Host {
                 files: None,
                 audience: None,
                 clock: Arc::new(TokioClock::new()),
+                definitions: Definitions::default(),
             },
         }
     }

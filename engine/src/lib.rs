@@ -34,6 +34,7 @@ mod aside;
 mod client;
 mod commit;
 mod compose;
+mod definitions;
 mod error;
 mod follow;
 mod gc;

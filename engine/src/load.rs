@@ -1,5 +1,6 @@
 //! From a log to a state, by the newest snapshot that can be used.
 
+use plica_kernel::canonical::Hash;
 use plica_kernel::decode::{DecodeError, decode};
 use plica_kernel::envelope::Envelope;
 use plica_kernel::event::Payload;
@@ -16,6 +17,9 @@ use crate::error::LoadError;
 
 /// Events read at once.
 const PAGE: usize = 1_000;
+/// Events up to which a log is folded from its first one: that costs less than to look for a
+/// snapshot, which is a read or two more.
+const SHORT: u64 = 32;
 /// Baselines looked at first: the newest one is as a rule a snapshot that can be used.
 const RECENT_BASELINES: usize = 4;
 /// By how much more are looked at when none of those could be used.
@@ -26,6 +30,8 @@ const MORE_BASELINES: usize = 16;
 pub struct LoadOptions {
     /// As of this event instead of the last.
     pub at: Option<Seq>,
+    /// The last event, as far as is known: a hint at how long the log is.
+    pub head: Option<Seq>,
     /// From the first event, whatever snapshots there are.
     pub ignore_snapshots: bool,
     /// Read all sealed segments, so that every list can be seen whole.
@@ -61,6 +67,8 @@ struct Leg {
     at: Option<Seq>,
     base: Option<Task>,
     landings: Vec<Seq>,
+    /// All events, where they have been read already.
+    read: Option<Vec<Result<(Envelope, Hash), LoadError>>>,
 }
 
 /// The logs that a state is folded from: the task's own first, then, as far as no snapshot makes
@@ -78,9 +86,15 @@ async fn legs(
             let rule = format!("it descends from task {task}, which descends from it");
             return Err(LoadError::Unreadable { task, seq: Seq(1), rule });
         }
-        let (base, landings) = start(store, content, &task, options).await?;
-        let source = if base.is_some() { None } else { source_of(store, &task).await? };
-        legs.push(Leg { task, at: options.at, base, landings });
+        let leg = match Leg::of_short(store, &task, options).await? {
+            Some(leg) => leg,
+            None => {
+                let (base, landings) = start(store, content, &task, options).await?;
+                Leg { task, at: options.at, base, landings, read: None }
+            }
+        };
+        let source = leg.source(store).await?;
+        legs.push(leg);
         match source {
             Some((source, seq)) => (task, options.at) = (source, Some(seq)),
             None => return Ok(legs),
@@ -91,29 +105,66 @@ async fn legs(
 /// The task that a fork branched off from, and the last event that it inherits.
 pub(crate) async fn source_of(store: &dyn Store, task: &TaskId) -> Result<Option<(TaskId, Seq)>, LoadError> {
     let Some(first) = store.read(task, Seq(1), 1).await?.into_iter().next() else { return Ok(None) };
-    Ok(match read_event(task, &first)?.payload {
-        Payload::TaskForked(forked) => Some((forked.source, forked.source_seq)),
+    Ok(forked_from(&read_event(task, &first)?))
+}
+
+fn forked_from(first: &Envelope) -> Option<(TaskId, Seq)> {
+    match &first.payload {
+        Payload::TaskForked(forked) => Some((forked.source.clone(), forked.source_seq)),
         _ => None,
-    })
+    }
 }
 
 impl Leg {
+    /// That of a log which is known to be short, and is: it is read whole.
+    async fn of_short(store: &dyn Store, task: &TaskId, options: LoadOptions) -> Result<Option<Self>, LoadError> {
+        let LoadOptions { at, head, .. } = options;
+        let Some(last) = at.or(head).filter(|last| last.0 <= SHORT) else { return Ok(None) };
+        let limit = if at.is_some() { usize::try_from(last.0).unwrap_or(PAGE) } else { PAGE };
+        let stored = store.read(task, Seq(1), limit).await?;
+        if stored.len() == PAGE {
+            return Ok(None);
+        }
+        let read = |stored: &StoredEvent| Ok((read_event(task, stored)?, stored.hash));
+        let read: Vec<Result<(Envelope, Hash), LoadError>> = stored.iter().map(read).collect();
+        let landings = read.iter().flatten().filter_map(|(event, _)| landing_of(event)).collect();
+        Ok(Some(Self { task: task.clone(), at, base: None, landings, read: Some(read) }))
+    }
+
+    /// Where what comes before its first event is found.
+    async fn source(&self, store: &dyn Store) -> Result<Option<(TaskId, Seq)>, LoadError> {
+        match (&self.base, &self.read) {
+            (Some(_), _) => Ok(None),
+            (None, None) => source_of(store, &self.task).await,
+            // What cannot be read stops the fold, where its place can be named.
+            (None, Some(read)) => {
+                Ok(read.first().and_then(|first| first.as_ref().ok()).and_then(|(first, _)| forked_from(first)))
+            }
+        }
+    }
+
     async fn fold(self, store: &dyn Store, ancestor: Option<&Task>) -> Result<Task, LoadError> {
-        let Self { task, at, base, landings } = self;
+        let Self { task, at, base, landings, read } = self;
         let mut from = base.as_ref().map_or(Seq(1), |base| base.head().seq.next());
         let mut folder = Folder::new(base, landings);
+        let push = |folder: &mut Folder, event: &Envelope, hash: Hash| {
+            let pushed = folder.push(event, hash, ancestor);
+            pushed.map_err(|error| LoadError::Unreadable { task: task.clone(), seq: event.seq, rule: error.rule })
+        };
+        if let Some(read) = read {
+            for read in read {
+                let (event, hash) = read?;
+                push(&mut folder, &event, hash)?;
+            }
+            return folder.finish().ok_or(LoadError::UnknownTask(task));
+        }
         loop {
             let page = store.read(&task, from, PAGE).await?;
             for stored in &page {
                 if at.is_some_and(|at| stored.seq > at) {
                     break;
                 }
-                let event = read_event(&task, stored)?;
-                folder.push(&event, stored.hash, ancestor).map_err(|error| LoadError::Unreadable {
-                    task: task.clone(),
-                    seq: stored.seq,
-                    rule: error.rule,
-                })?;
+                push(&mut folder, &read_event(&task, stored)?, stored.hash)?;
             }
             match page.last() {
                 Some(last) if page.len() == PAGE && at.is_none_or(|at| last.seq < at) => from = last.seq.next(),

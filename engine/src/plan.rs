@@ -19,7 +19,7 @@ use crate::steering::{self, SPAWNING_TOOL, is_steering};
 
 /// The plan of every call of a reply, up to the 32nd, and what guards return beside it.
 pub(crate) fn plan_calls(host: &Host, setup: &Setup, task: &Task, blocks: &[Block]) -> (Vec<CallPlan>, Aside) {
-    let (Some(definition), Some(rules)) = (&setup.definition, &setup.rules) else { return Default::default() };
+    let (Some(definition), Some(rules)) = (setup.definition(), setup.rules()) else { return Default::default() };
     let mut planner = Planner { host, setup, definition, rules, task, aside: Aside::default() };
     let mut earlier = Earlier::default();
     let calls = blocks.iter().filter_map(|block| match block {

@@ -11,21 +11,21 @@ use plica_kernel::state::Task;
 use plica_ports::store::{Page, StoreError, TaskFilter};
 use plica_ports::{ContentError, ContentStore, Definition, Model, Store, ToolSpec};
 
+use crate::definitions::Known;
 use crate::govern::Rules;
 use crate::host::Host;
 use crate::plugins;
 use crate::steering;
 
-/// A definition with its rules, model and tools; empty when it cannot be used.
+/// A definition with its rules, model and tools; none when it cannot be used.
 pub(crate) struct Setup {
-    pub(crate) definition: Option<Definition>,
-    pub(crate) rules: Option<Rules>,
+    known: Option<Arc<Known>>,
     pub(crate) model: Option<Arc<dyn Model>>,
     pub(crate) tool_specs: Vec<ToolSpec>,
     /// The plugins of this worker that are in force with it.
     pub(crate) pins: Vec<PluginPin>,
     /// The agents it may delegate to.
-    pub(crate) subagents: BTreeMap<String, (ContentRef, Definition)>,
+    pub(crate) subagents: BTreeMap<String, (ContentRef, Arc<Known>)>,
     /// What its children share with it; read when it may have any.
     pub(crate) family: Option<Family>,
 }
@@ -40,6 +40,7 @@ pub(crate) struct Family {
 }
 
 /// Why a definition cannot be used.
+#[derive(Debug)]
 pub(crate) enum SetupError {
     /// Not now.
     Unavailable(String),
@@ -55,8 +56,7 @@ impl Setup {
     /// The setup of a task whose definition cannot be used.
     pub(crate) fn none() -> Self {
         Self {
-            definition: None,
-            rules: None,
+            known: None,
             model: None,
             tool_specs: Vec::new(),
             pins: Vec::new(),
@@ -68,8 +68,11 @@ impl Setup {
     /// Reads the definition that a task cites and finds its model and tools.
     pub(crate) async fn read(host: &Host, task: &Task) -> Result<Self, SetupError> {
         let content = host.content().map_err(|error| SetupError::Unavailable(error.to_string()))?;
-        let definition = read_definition(content, task.definition()).await?;
-        let rules = Rules::of(&definition).map_err(|error| unusable(FailureReason::DefinitionError, error))?;
+        let known = host.definitions.read(content, task.definition()).await?;
+        let definition = &known.definition;
+        if let Err(error) = &known.rules {
+            return Err(unusable(FailureReason::DefinitionError, error));
+        }
         let model = host
             .models
             .model(&definition.model, content)
@@ -77,20 +80,22 @@ impl Setup {
             .map_err(|error| unusable(FailureReason::LlmError, error))?;
         let mut subagents = BTreeMap::new();
         for (name, reference) in &definition.subagents {
-            subagents.insert(name.clone(), (reference.clone(), read_definition(content, reference).await?));
+            subagents.insert(name.clone(), (reference.clone(), host.definitions.read(content, reference).await?));
         }
         let family = if subagents.is_empty() { None } else { Some(read_family(host, task).await?) };
-        let tool_specs = definition.tools.iter().filter_map(|name| spec(host, &definition, name)).collect();
-        let pins = plugins::in_force(host, &definition);
-        Ok(Self {
-            definition: Some(definition),
-            rules: Some(rules),
-            model: Some(model),
-            tool_specs,
-            pins,
-            subagents,
-            family,
-        })
+        let tool_specs = definition.tools.iter().filter_map(|name| spec(host, definition, name)).collect();
+        let pins = plugins::in_force(host, definition);
+        Ok(Self { known: Some(known), model: Some(model), tool_specs, pins, subagents, family })
+    }
+
+    /// The definition.
+    pub(crate) fn definition(&self) -> Option<&Definition> {
+        self.known.as_ref().map(|known| &known.definition)
+    }
+
+    /// Its rules.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.known.as_ref()?.rules.as_ref().ok()
     }
 
     /// Counts the tasks of the tree again, as far as its bound.
@@ -105,8 +110,7 @@ impl Setup {
 
     /// The model, as the definition names it.
     pub(crate) fn model_name(&self) -> String {
-        self.definition
-            .as_ref()
+        self.definition()
             .map_or_else(String::new, |definition| format!("{}:{}", definition.model.provider, definition.model.name))
     }
 }

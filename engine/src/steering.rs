@@ -137,7 +137,7 @@ pub(crate) fn spawn(setup: &Setup, task: &Task, args: &str) -> Result<Spawn, Str
 }
 
 fn delegate(setup: &Setup, task: &Task, call: Delegate, spawned: u64) -> Result<CallPlan, String> {
-    let Some((reference, child)) = setup.subagents.get(&call.agent) else {
+    let Some((reference, known)) = setup.subagents.get(&call.agent) else {
         let agents: Vec<&str> = setup.subagents.keys().map(String::as_str).collect();
         return Err(format!("no agent {:?}; the agents are: {}", call.agent, agents.join(", ")));
     };
@@ -151,6 +151,7 @@ fn delegate(setup: &Setup, task: &Task, call: Delegate, spawned: u64) -> Result<
     if family.tree + spawned >= TREE_TASKS_MAX {
         return Err(format!("a task, its subtasks and theirs spawn at most {TREE_TASKS_MAX} tasks all together"));
     }
+    let child = &known.definition;
     let created = TaskCreated {
         agent: child.name.clone(),
         background: call.background,

@@ -243,8 +243,7 @@ impl Step<'_> {
         let (Ok(content), Some(Item::Revise { definition })) = (host.content(), order) else {
             return Turned::End(self.hand_back().await);
         };
-        let checked = match revise::check_content(content, &self.task, self.setup.definition.as_ref(), definition).await
-        {
+        let checked = match revise::check_content(content, &self.task, self.setup.definition(), definition).await {
             Ok(checked) => checked,
             Err(why) => {
                 self.set_aside().await;

@@ -160,7 +160,7 @@ async fn ancestor(store: &dyn Store, content: &dyn ContentStore, task: &TaskId) 
         source => source?,
     };
     let Some((source, seq)) = source else { return Ok(None) };
-    let options = LoadOptions { at: Some(seq), ignore_snapshots: true, whole: true };
+    let options = LoadOptions { at: Some(seq), ignore_snapshots: true, whole: true, ..LoadOptions::default() };
     load(store, content, &source, options).await.map(Some)
 }
 

@@ -181,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn ev_7_a_body_is_a_text_or_a_reference() {
+        for body in [Body::Inline("text".into()), Body::default(), Body::Ref(ContentRef::of(MEDIA_TEXT, b"bytes"))] {
+            let bytes = crate::canonical::to_vec(&body).unwrap();
+            assert_eq!(crate::canonical::from_slice(&bytes), Ok(body));
+        }
+        let of = ContentRef::of(MEDIA_TEXT, b"bytes");
+        assert_eq!((of.media.as_str(), of.sha256, of.size), (MEDIA_TEXT, content_hash(b"bytes"), 5));
+        assert_eq!((Body::Ref(of.clone()).inline(), Body::Ref(of.clone()).reference()), (None, Some(&of)));
+        assert_eq!((Body::default().inline(), Body::default().reference()), (Some(""), None));
+        assert!(crate::canonical::from_slice::<Body>(b"7").is_err());
+    }
+
+    #[test]
     fn ev_7_a_body_knows_its_length_wherever_it_lies() {
         let mut blobs = vec![];
         for length in [0, 1, 3, 1022, 1023, 5_000] {

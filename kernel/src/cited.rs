@@ -146,6 +146,53 @@ mod tests {
         assert!(cited(b"{ }").is_err());
     }
 
+    /// Whatever else stands around it, and whatever is almost one beside it.
+    #[test]
+    fn co_3_a_reference_is_an_object_with_its_three_members() {
+        let hash = Hash::from_bytes([0xab; 32]);
+        let reference = ContentRef { media: "m".into(), sha256: hash, size: 3 };
+        let own = alloc::format!(r#""media":"m","sha256":"{hash}","size":3"#);
+        for (text, found) in [
+            (alloc::format!("{{{own}}}"), true),
+            (alloc::format!(r#"{{"also":null,{own}}}"#), true),
+            (alloc::format!(r#"[false,-3,{{"a":{{{own}}}}}]"#), true),
+            (own.replace("\"size\":3", "\"size\":-3"), false),
+            (own.replace("\"size\":3", "\"size\":\"3\""), false),
+            (own.replace("\"m\"", "7"), false),
+            (own.replace("\"media\":\"m\",", ""), false),
+            (own.replace(",\"size\":3", ""), false),
+            (own.replace("sha256", "sha512"), false),
+        ] {
+            let text = if text.starts_with(['{', '[']) { text } else { alloc::format!("{{{text}}}") };
+            let expected: Vec<ContentRef> = found.then(|| reference.clone()).into_iter().collect();
+            assert_eq!(cited(text.as_bytes()), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn co_3_states_segments_definitions_and_plans_may_cite() {
+        let media = [MEDIA_STATE, MEDIA_SEGMENT, MEDIA_DEFINITION, MEDIA_RESTORE, MEDIA_TEXT, MEDIA_BYTES, ""];
+        assert_eq!(media.map(may_cite), [true, true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn co_3_an_item_cites_what_it_names() {
+        let of = ContentRef::of(MEDIA_DEFINITION, b"{}");
+        let child = |answer| Item::Child {
+            answer,
+            background: false,
+            call: crate::id::CallId { decision: crate::id::Seq(7), index: 0 },
+            child: crate::id::TaskId::new("c").unwrap(),
+            failure: None,
+            spent: Default::default(),
+            status: crate::event::SubtaskStatus::Completed,
+        };
+        assert_eq!(child(Body::Ref(of.clone())).references(), [&of]);
+        assert_eq!(child(Body::default()).references(), Vec::<&ContentRef>::new());
+        assert_eq!(Item::Revise { definition: of.clone() }.references(), [&of]);
+        assert_eq!(Item::Message { text: "sha256".into() }.references(), Vec::<&ContentRef>::new());
+    }
+
     #[test]
     fn co_3_a_plan_cites_what_files_held() {
         let (before, after) = (ContentRef::of(MEDIA_BYTES, b"now"), ContentRef::of(MEDIA_BYTES, b"then"));

@@ -1,6 +1,10 @@
 //! The envelope: one immutable event, its bytes, its hash, its line in a file.
 
-use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{
+    collections::BTreeMap,
+    string::{String, ToString},
+    vec::Vec,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -204,17 +208,11 @@ pub enum SealError {
 
 /// One event as a line of a file or of `events --json`: `{"event":BODY,"hash":"HEX"}` and LF.
 pub fn write_line(body: &[u8], hash: &Hash) -> Vec<u8> {
-    let mut line = Vec::with_capacity(body.len() + LINE_FRAME);
-    line.extend_from_slice(LINE_HEAD);
-    line.extend_from_slice(body);
-    line.extend_from_slice(format!(",\"hash\":\"{hash}\"}}\n").as_bytes());
-    line
+    [LINE_HEAD, body, LINE_HASH, hash.to_string().as_bytes(), b"\"}\n"].concat()
 }
 
 const LINE_HEAD: &[u8] = b"{\"event\":";
 const LINE_HASH: &[u8] = b",\"hash\":\"";
-/// Bytes of a line that are not the body, the line feed included.
-const LINE_FRAME: usize = LINE_HEAD.len() + LINE_HASH.len() + 64 + 3;
 
 /// Slices a line (without its line feed) into body and hash, decoding neither; `None` when
 /// the frame is not exactly that of [`write_line`].
@@ -223,4 +221,90 @@ pub fn read_line(line: &[u8]) -> Option<(&[u8], Hash)> {
     let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(64)?)?;
     let hash = Hash::parse(core::str::from_utf8(hash).ok()?)?;
     Some((rest.strip_suffix(LINE_HASH)?, hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::event::TaskCancelled;
+
+    fn cancelled(actor: usize, reason: usize) -> Envelope {
+        Envelope {
+            task: TaskId::new("t").unwrap(),
+            seq: Seq(7),
+            actor: "a".repeat(actor),
+            origin: Origin::System,
+            at: Timestamp::from_micros(0),
+            epoch: Epoch(1),
+            run: RunId::new("r").unwrap(),
+            links: Links::default(),
+            more: 0,
+            trace: None,
+            metrics: BTreeMap::new(),
+            prev: Hash::from_bytes([0; 32]),
+            payload: TaskCancelled { reason: Some("r".repeat(reason)) }.into(),
+        }
+    }
+
+    /// Both bounds are on the bytes as written, and what is refused says how large it would be.
+    #[test]
+    fn ev_7_a_payload_and_a_body_have_their_bounds() {
+        let frame = cancelled(0, 0).seal().unwrap().body.len();
+        let reason = PAYLOAD_BYTES_MAX - r#"{"reason":""}"#.len();
+        let actor = EVENT_BYTES_MAX - frame - reason;
+        assert_eq!(cancelled(actor, reason).seal().unwrap().body.len(), EVENT_BYTES_MAX);
+        for (event, size) in
+            [(cancelled(0, reason + 1), PAYLOAD_BYTES_MAX + 1), (cancelled(actor + 1, reason), EVENT_BYTES_MAX + 1)]
+        {
+            let refused = SealError::PayloadTooLarge {
+                task: event.task.clone(),
+                seq: Seq(7),
+                kind: EventType::TaskCancelled,
+                size,
+            };
+            assert_eq!(event.seal(), Err(refused));
+        }
+    }
+
+    #[test]
+    fn ev_4_a_sealed_event_says_what_it_is() {
+        let event = cancelled(1, 1);
+        let sealed = event.seal().unwrap();
+        assert_eq!(
+            (sealed.seq, sealed.kind, event.kind()),
+            (Seq(7), EventType::TaskCancelled, EventType::TaskCancelled)
+        );
+        assert_eq!(sealed.hash, Domain::Event.hash(&sealed.body));
+        let body = concat!(
+            r#"{"actor":"a","at":"1970-01-01T00:00:00.000000Z","epoch":1,"origin":"system","payload":{"reason":"r"},"#,
+            r#""prev":"0000000000000000000000000000000000000000000000000000000000000000","run":"r","seq":7,"task":"t","#,
+            r#""type":"TaskCancelled","v":1}"#
+        );
+        assert_eq!(core::str::from_utf8(&sealed.body), Ok(body), "what is unset is left out");
+    }
+
+    #[test]
+    fn ev_4_a_line_is_sliced_without_decoding() {
+        let hash = Hash::from_bytes([0xab; 32]);
+        let line = write_line(b"{\"a\":1}", &hash);
+        let hex = "ab".repeat(32);
+        assert_eq!(line, alloc::format!("{{\"event\":{{\"a\":1}},\"hash\":\"{hex}\"}}\n").as_bytes());
+        let line = &line[..line.len() - 1];
+        assert_eq!(read_line(line), Some((&b"{\"a\":1}"[..], hash)));
+        assert_eq!(
+            read_line(&write_line(b"", &hash)[..LINE_HEAD.len() + LINE_HASH.len() + 66]),
+            Some((&b""[..], hash))
+        );
+        let mut bad = vec![vec![], line[1..].to_vec(), line[..line.len() - 1].to_vec(), b"{\"event\":\"}".to_vec()];
+        for (at, byte) in [(2, b'E'), (line.len() - 1, b']'), (line.len() - 3, b'G'), (line.len() - 68, b'H')] {
+            let mut line = line.to_vec();
+            line[at] = byte;
+            bad.push(line);
+        }
+        for line in bad {
+            assert_eq!(read_line(&line), None, "{}", String::from_utf8_lossy(&line));
+        }
+    }
 }

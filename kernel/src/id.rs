@@ -209,3 +209,70 @@ impl<'de> Deserialize<'de> for CallId {
 pub fn idempotency_key(task: &TaskId, call: CallId) -> String {
     format!("{task}:{call}")
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::canonical::{from_slice, to_vec};
+
+    #[test]
+    fn id_texts_are_short_and_hold_no_white_space() {
+        let long = "x".repeat(ID_BYTES_MAX);
+        for good in ["x", "0197a000-0000-7000-8000-000000000001", "p.7.1.2", "~!", "\u{e9}t\u{e9}", &long] {
+            let id = TaskId::new(good).unwrap();
+            assert_eq!((id.as_str(), id.to_string().as_str()), (good, good));
+            assert_eq!(good.parse(), Ok(id.clone()));
+            assert_eq!(from_slice(&to_vec(&id).unwrap()), Ok(id));
+        }
+        for (bad, rule) in [
+            ("", "is empty"),
+            (&*(long.clone() + "x"), "is longer than 255 bytes"),
+            ("a b", "holds white space or control characters"),
+            ("a\u{7f}", "holds white space or control characters"),
+            ("\u{e9}\u{85}", "holds white space or control characters"),
+            ("\u{e9}\u{2003}t", "holds white space or control characters"),
+            ("\u{e9}\u{1b}", "holds white space or control characters"),
+        ] {
+            let error = TaskId::new(bad).unwrap_err();
+            assert_eq!((error.kind, error.rule, error.text.len()), ("task id", rule, bad.len().min(80)), "{bad:?}");
+            assert!(from_slice::<Queue>(&to_vec(bad).unwrap()).is_err());
+        }
+        assert_eq!(Queue::main().as_str(), "main");
+    }
+
+    #[test]
+    fn id_numbers_are_written_as_numbers() {
+        assert_eq!((Seq(7).next(), Epoch(0).next(), Position(41).next()), (Seq(8), Epoch(1), Position(42)));
+        assert_eq!([Seq(7).to_string(), Epoch(12).to_string()], ["7", "12"]);
+        assert_eq!(to_vec(&Seq(7)).unwrap(), b"7");
+    }
+
+    /// Section 2: ids that the kernel makes are functions of the log.
+    #[test]
+    fn to_2_a_call_names_its_child_and_its_key() {
+        let call = CallId { decision: Seq(7), index: 1 };
+        let task = TaskId::new("p").unwrap();
+        assert_eq!(call.to_string(), "7.1");
+        assert_eq!(task.child(call, 2).as_str(), "p.7.1.2");
+        assert_eq!(idempotency_key(&task, call), "p:7.1");
+    }
+
+    #[test]
+    fn ev_1_a_call_has_one_spelling() {
+        for (text, decision, index) in [("7.1", 7, 1), ("0.0", 0, 0), ("10.31", 10, 31)] {
+            let call = CallId { decision: Seq(decision), index };
+            assert_eq!(text.parse(), Ok(call));
+            assert_eq!(from_slice(&to_vec(&call).unwrap()), Ok(call));
+        }
+        let refused: Vec<&str> = ["", "7", "7.", ".1", "07.1", "7.01", "+7.1", "7.+1", "-7.1", "7.1.1", "7,1", "00.1"]
+            .into_iter()
+            .filter(|text| text.parse::<CallId>().is_ok())
+            .collect();
+        assert_eq!(refused, [""; 0]);
+        let error = "x".repeat(100).parse::<CallId>().unwrap_err();
+        assert_eq!((error.kind, error.text.len(), error.rule), ("call id", 80, "is not <decision>.<index>"));
+        assert!(from_slice::<CallId>(b"7").is_err());
+    }
+}

@@ -55,3 +55,29 @@ pub fn blocks_body(blocks: &[Block], blobs: &mut Vec<Blob>) -> Result<Body, Cano
 pub fn read_blocks(text: &str) -> Result<Vec<Block>, CanonicalError> {
     from_slice(text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn ev_7_blocks_are_one_body_wherever_it_lies() {
+        let blocks = [
+            Block::Thinking { signature: Some("s".into()), text: "hm".into() },
+            Block::Text { text: "x".repeat(2_000) },
+            Block::ToolUse { args: "{ }".into(), id: None, tool: "Tool".into() },
+        ];
+        let mut blobs = vec![];
+        let small = blocks_body(&blocks[2..], &mut blobs).unwrap();
+        let text = r#"[{"args":"{ }","tool":"Tool","type":"tool_use"}]"#;
+        assert_eq!((small.inline(), blobs.len()), (Some(text), 0));
+        assert_eq!(read_blocks(text).unwrap(), blocks[2..]);
+        let large = blocks_body(&blocks, &mut blobs).unwrap();
+        assert_eq!(large.reference(), Some(&blobs[0].reference));
+        assert_eq!(blobs[0].reference.media, MEDIA_BLOCKS);
+        assert_eq!(read_blocks(core::str::from_utf8(&blobs[0].bytes).unwrap()).unwrap(), blocks);
+        assert!(read_blocks("text").is_err());
+    }
+}

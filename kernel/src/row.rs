@@ -99,3 +99,26 @@ impl fmt::Display for Blocked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn st_11_a_status_is_one_word() {
+        for (status, name, over) in [
+            (Status::Ready, "ready", false),
+            (Status::Running, "running", false),
+            (Status::Waiting, "waiting", false),
+            (Status::Completed, "completed", true),
+            (Status::Failed, "failed", true),
+            (Status::Cancelled, "cancelled", true),
+        ] {
+            assert_eq!((status.name(), status.to_string().as_str(), status.is_over()), (name, name, over));
+            assert_eq!(Status::named(name), Some(status));
+        }
+        assert_eq!(["", "Ready", "over"].map(Status::named), [None; 3]);
+    }
+}

@@ -33,8 +33,7 @@ impl Timestamp {
     /// This moment plus `millis` milliseconds.
     #[must_use]
     pub const fn plus_millis(self, millis: u64) -> Self {
-        let micros = if millis > (MAX / 1000) as u64 { MAX } else { millis as i64 * 1000 };
-        Self::from_micros(self.0.saturating_add(micros))
+        Self::from_micros(self.0.saturating_add_unsigned(millis.saturating_mul(1000)))
     }
 
     /// Milliseconds from `earlier` to this moment; 0 when it is not earlier.
@@ -175,6 +174,108 @@ mod tests {
         ] {
             assert_eq!(Timestamp::parse(bad), None, "{bad}");
         }
+    }
+
+    /// Days around which a calendar goes wrong, and the first and the last moment there is.
+    #[test]
+    fn ev_1_moments_of_the_calendar() {
+        for (text, micros) in [
+            ("0000-01-01T00:00:00.000000Z", MIN),
+            ("0000-02-29T00:00:00.000000Z", MIN + 59 * MICROS_PER_DAY),
+            ("0000-03-01T00:00:00.000000Z", MIN + 60 * MICROS_PER_DAY),
+            ("1582-10-15T12:30:45.000001Z", -12_219_247_754_999_999),
+            ("1600-02-29T00:00:00.000000Z", -11_670_998_400_000_000),
+            ("1900-02-28T23:59:59.999999Z", -2_203_891_200_000_001),
+            ("1900-03-01T00:00:00.000000Z", -2_203_891_200_000_000),
+            ("1969-12-31T23:59:59.999999Z", -1),
+            ("1970-01-01T00:00:00.000000Z", 0),
+            ("1999-12-31T23:59:59.999999Z", 946_684_799_999_999),
+            ("2000-02-29T00:00:00.000000Z", 951_782_400_000_000),
+            ("2000-12-31T00:00:00.000000Z", 978_220_800_000_000),
+            ("2024-02-29T01:02:03.040506Z", 1_709_168_523_040_506),
+            ("2100-02-28T00:00:00.000000Z", 4_107_456_000_000_000),
+            ("2100-03-01T00:00:00.000000Z", 4_107_542_400_000_000),
+            ("9999-12-31T23:59:59.999999Z", MAX),
+        ] {
+            assert_eq!(Timestamp::parse(text).map(Timestamp::micros), Some(micros), "{text}");
+            assert_eq!(Timestamp::from_micros(micros).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn ev_1_what_is_no_moment_is_refused() {
+        let good = "2023-10-30T19:48:57.123456Z";
+        assert!(Timestamp::parse(good).is_some());
+        // Any other byte in any place, but for a digit in place of a digit.
+        for at in 0..good.len() {
+            for byte in [b'/', b':', b'x', b' ', b'-', b'.', b'T', b'Z'] {
+                let mut text = good.as_bytes().to_vec();
+                text[at] = byte;
+                let same = text == good.as_bytes();
+                let text = alloc::string::String::from_utf8(text).unwrap();
+                assert_eq!(Timestamp::parse(&text).is_some(), same, "{text}");
+            }
+        }
+        for (part, bad) in [
+            ("-10-30", "-00-30"),
+            ("-10-30", "-13-30"),
+            ("-10-30", "-10-00"),
+            ("-10-30", "-10-32"),
+            ("-10-30", "-09-31"),
+            ("-10-30", "-02-29"),
+            ("T19", "T24"),
+            (":48:", ":60:"),
+            (":57.", ":60."),
+            ("Z", "ZZ"),
+            ("56Z", "5Z"),
+        ] {
+            let text = good.replacen(part, bad, 1);
+            assert_eq!(Timestamp::parse(&text), None, "{text}");
+        }
+        for (part, other) in
+            [("-10-30", "-01-01"), ("-10-30", "-12-31"), ("T19", "T23"), (":48:", ":59:"), (":57.", ":59.")]
+        {
+            let text = good.replacen(part, other, 1);
+            assert_eq!(Timestamp::parse(&text).unwrap().to_string(), text);
+        }
+    }
+
+    /// The years of a whole cycle and every day of some of them follow each other without a gap.
+    #[test]
+    fn ev_1_each_day_follows_the_one_before() {
+        let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let mut day = MIN / MICROS_PER_DAY;
+        for year in 0..=9999 {
+            if year > 410 && !(1890..2110).contains(&year) && year < 9990 {
+                assert_eq!(days_from_civil(year, 1, 1), day, "{year}");
+                day += if leap(year) { 366 } else { 365 };
+                continue;
+            }
+            let february = if leap(year) { 29 } else { 28 };
+            for (month, days) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+                for date in 1..=days {
+                    assert_eq!((days_from_civil(year, month, date), civil_from_days(day)), (day, (year, month, date)));
+                    day += 1;
+                }
+            }
+        }
+        assert_eq!(day * MICROS_PER_DAY - 1, MAX);
+    }
+
+    #[test]
+    fn wa_6_times_are_added_and_compared_within_the_calendar() {
+        let at = Timestamp::from_micros;
+        assert_eq!((at(MIN - 1).micros(), at(MAX + 1).micros()), (MIN, MAX));
+        assert_eq!((at(i64::MIN), at(i64::MAX), at(5).micros()), (at(MIN), at(MAX), 5));
+        assert_eq!((at(5).plus_millis(0), at(-5).plus_millis(7)), (at(5), at(6_995)));
+        assert_eq!((at(5).plus_millis(u64::MAX), at(MAX - 999).plus_millis(1)), (at(MAX), at(MAX)));
+        let most = (MAX / 1000) as u64;
+        assert_eq!(at(0).plus_millis(most), at(MAX - 999));
+        assert_eq!((at(0).plus_millis(most + 1), at(-1_000).plus_millis(most + 1)), (at(MAX), at(MAX - 999)));
+        assert_eq!(at(7_999).millis_since(at(1_000)), 6);
+        assert_eq!(at(8_000).millis_since(at(1_000)), 7);
+        assert_eq!((at(1_000).millis_since(at(1_000)), at(999).millis_since(at(8_000))), (0, 0));
+        assert_eq!(at(2_000).millis_since(at(-3_000)), 5);
     }
 
     proptest! {

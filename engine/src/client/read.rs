@@ -106,7 +106,7 @@ impl Client {
             Some(at) => at,
             None => self.row(task).await?.projection.seq,
         };
-        let options = LoadOptions { at: Some(at), ignore_snapshots, whole: true };
+        let options = LoadOptions { at: Some(at), ignore_snapshots, whole: true, ..LoadOptions::default() };
         let content = self.content()?;
         match load(&*self.store, content, task, options).await {
             // A snapshot whose segments are gone is slower, never wrong (SN-2).

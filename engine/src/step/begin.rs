@@ -184,7 +184,7 @@ impl Step<'_> {
         if !self.may_start() {
             return Some(Ended::Lost);
         }
-        let (Some(definition), Some(model)) = (&self.setup.definition, &self.setup.model) else {
+        let (Some(definition), Some(model)) = (self.setup.definition(), &self.setup.model) else {
             return Some(Ended::Lost);
         };
         let attempt = self.task.governance().action(action).map_or(1, |open| open.identity.attempt);
@@ -253,7 +253,7 @@ impl Step<'_> {
     }
 
     fn launch_call(&mut self, call: CallId, action: Seq, tool: &str, args: String, attempt: u32, orphan: bool) {
-        let Some(definition) = &self.setup.definition else {
+        let Some(definition) = self.setup.definition() else {
             return self.flight.launch(action, async { Outcome::Orphan(Box::new(Orphan::Lost)) });
         };
         let host = &self.drive.host;

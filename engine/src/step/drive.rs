@@ -124,7 +124,7 @@ impl Drive {
     async fn load(&self, claimed: &Claimed) -> Result<Task, Ended> {
         let id = &claimed.claim.task;
         let content = self.host.content().map_err(|error| Ended::Unavailable(error.to_string()))?;
-        let whole = LoadOptions { whole: true, ..LoadOptions::default() };
+        let whole = LoadOptions { whole: true, head: Some(claimed.seq), ..LoadOptions::default() };
         let mut loaded = load(&*self.host.store, content, id, whole).await;
         if let Err(LoadError::Content { source, .. }) = &loaded {
             // A snapshot whose segments are gone is slower, never wrong (SN-2).

@@ -62,7 +62,7 @@ impl Step<'_> {
 
     async fn foresee_call(&self, name: &str, args: &str) -> Foreseen {
         let host = &self.drive.host;
-        let Some(definition) = &self.setup.definition else { return Foreseen::default() };
+        let Some(definition) = self.setup.definition() else { return Foreseen::default() };
         let Some(tool) = host.tool_of(definition, name) else { return Foreseen::default() };
         if tool.tool.declaration().effect == Effect::Read || tool.validator.validate(args).is_err() {
             return Foreseen::default();

@@ -116,7 +116,7 @@ impl Step<'_> {
     /// What becomes of the attempt that a former holder left in the middle, as its agent chooses.
     /// What cannot be redriven parks (RC-3).
     pub(super) async fn read_crash(&mut self) -> Result<(), LoadError> {
-        let chosen = self.setup.definition.as_ref().map_or(OnCrash::Resolve, |definition| definition.on_crash);
+        let chosen = self.setup.definition().map_or(OnCrash::Resolve, |definition| definition.on_crash);
         let goes_back = self.items.iter().any(|item| matches!(item.item, Item::Rewind { .. }));
         let after = match chosen {
             _ if goes_back => AfterCrash::Close,

@@ -10,6 +10,7 @@ use plica_kernel::event::EventType;
 use plica_kernel::id::TaskId;
 use plica_ports::Store;
 use plica_ports::store::{StoreError, StoredEvent};
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::back::USER;
@@ -45,14 +46,20 @@ impl Layer for Held {
     }
 }
 
-/// A task of two turns, and a client that is held up while it reads it.
+/// Turns after which a log is too long to be read whole without a look for its baselines.
+const TURNS: usize = 12;
+
+/// A task of many turns, and a client that is held up while it reads it.
 async fn held() -> (Bench, TaskId, Arc<Gate>, Client) {
-    let mut bench = Bench::new(&[say("one"), say("two"), say("three")]);
+    let replies: Vec<Value> = (0..=TURNS).map(|turn| say(&format!("turn {turn}"))).collect();
+    let mut bench = Bench::new(&replies);
     bench.definition.interactive = true;
     let task = bench.submit("go").await;
     bench.work().await;
-    bench.client.send(&task, USER, "and").await.unwrap();
-    bench.work().await;
+    for _ in 1..TURNS {
+        bench.client.send(&task, USER, "and").await.unwrap();
+        bench.work().await;
+    }
     let gate = Arc::new(Gate::default());
     let held = Held { inner: bench.store.clone(), once: AtomicBool::new(false), gate: gate.clone() };
     (bench, task, gate, Client::new(Arc::new(Layered(held))))

@@ -220,12 +220,14 @@ fn first_order<'a>(task: &Task, inputs: &'a Inputs) -> Option<(Position, &'a Ite
 }
 
 /// An item that is taken whatever the task does: evidence (unless this holder still runs the
-/// call), closing and reopening (also where they change nothing), the end of a background job
-/// (unless it is what the task waits for), and what answers something that is no longer pending.
+/// call, or a request is composed, whose answer would know nothing of it), closing and reopening
+/// (also where they change nothing), the end of a background job (unless it is what the task waits
+/// for), and what answers something that is no longer pending.
 fn taken_at_any_time(task: &Task, inputs: &Inputs) -> Option<Position> {
     let taken = inputs.items.iter().find(|item| match &item.item {
         Item::Evidence { action, .. } => {
-            task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
+            !matches!(task.runtime().phase, Phase::Request(_))
+                && task.governance().action(*action).is_none_or(|open| open.identity.run != inputs.run)
         }
         Item::Close { .. } | Item::Reopen { .. } => true,
         Item::Verdict { call, .. } if rules_on_budget(task, *call) => comes_before_an_order(inputs, item.position),

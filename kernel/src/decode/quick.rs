@@ -155,8 +155,12 @@ mod tests {
     use crate::event::{Message, MessagesAppended, Role};
 
     fn body() -> Vec<u8> {
-        let blocks = Body::Inline("says \"no\"\nnaïvely".to_owned());
-        let event = Envelope {
+        event("says \"no\"\nnaïvely").seal().unwrap().body
+    }
+
+    fn event(said: &str) -> Envelope {
+        let blocks = Body::Inline(said.to_owned());
+        Envelope {
             task: TaskId::new("t").unwrap(),
             seq: Seq(7),
             actor: "user:ada".to_owned(),
@@ -174,15 +178,45 @@ mod tests {
                 messages: vec![Message { blocks, origin: None, role: Role::User }],
             }
             .into(),
-        };
-        event.seal().unwrap().body
+        }
     }
 
     #[test]
     fn ev_8_what_this_version_writes_is_usual() {
-        let event = decode(&body()).unwrap();
-        assert_eq!(thorough(&body()), Ok(event));
+        assert_eq!(thorough(&body()).ok(), decode(&body()));
+        assert!(decode(&body()).is_some());
         assert_eq!(decode(&body()[1..]), None);
+        // As large as a payload may be, and by a byte larger.
+        let frame = event("").seal().unwrap().body.len();
+        let of = |len: usize| event(&"x".repeat(len - frame)).seal().unwrap().body;
+        assert!(decode(&of(PAYLOAD_BYTES_MAX)).is_some());
+        let larger = of(PAYLOAD_BYTES_MAX + 1);
+        assert_eq!((decode(&larger), thorough(&larger).is_ok()), (None, true));
+    }
+
+    /// Every member is looked for, and the type and format at the end are those of the event.
+    #[test]
+    fn ev_8_what_is_unusual_is_left_to_the_other_way() {
+        let body = String::from_utf8(body()).unwrap();
+        for (from, to, usual) in [
+            ("\"v\":1}", "\"v\":1,\"w\":1}", false),
+            ("\"v\":1}", "\"v\":2}", false),
+            ("\"type\":\"MessagesAppended\"", "\"type\":\"Adjourned\"", false),
+            ("\"type\":\"MessagesAppended\"", "\"type\":\"Compacted\"", false),
+            ("\"type\":\"MessagesAppended\"", "\"type\":\"TaskCancelled\"", true),
+            (",\"trace\":\"trace\"", "", true),
+            (",\"more\":1", "", true),
+            ("\"metrics\":{\"wait_ms\":4},", "", true),
+            ("\"seq\":7,", "", false),
+            ("\"actor\":\"user:ada\",", "", false),
+            ("\"seq\":7,", "\"seq\":7,\"sequel\":[{}],", true),
+        ] {
+            assert!(body.contains(from), "{from} in {body}");
+            let changed = body.replacen(from, to, 1);
+            let decoded = decode(changed.as_bytes());
+            assert_eq!(decoded.is_some(), usual, "{changed}");
+            assert!(decoded.is_none_or(|event| thorough(changed.as_bytes()) == Ok(event)), "{changed}");
+        }
     }
 
     proptest! {

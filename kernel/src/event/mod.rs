@@ -12,6 +12,8 @@ mod plugin;
 mod refs;
 mod runtime;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 

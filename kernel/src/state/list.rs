@@ -180,16 +180,124 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::{string::String, vec};
+
     use super::*;
+
+    fn of(count: u64) -> List<u64> {
+        let mut list = List::default();
+        (0..count).for_each(|item| list.push(item));
+        list
+    }
+
+    /// What a snapshot holds of the list, and the segments written for it.
+    fn sealed(list: &mut List<u64>) -> (Option<Sealed>, List<u64>, Vec<Blob>) {
+        let mut blobs = vec![];
+        let (sealed, tail) = list.seal(&mut blobs).unwrap();
+        (sealed, tail, blobs)
+    }
+
+    fn segment(items: u64, prev: Option<&ContentRef>) -> Vec<u8> {
+        let items: Vec<Arc<u64>> = (0..items).map(Arc::new).collect();
+        to_vec(&SegmentOut { items: &items, prev }).unwrap()
+    }
 
     #[test]
     fn sn_7_entries_after_a_place_are_those_that_follow_it() {
-        let mut list = List::default();
-        for item in 0..400u64 {
-            list.push(item);
-        }
+        let list = of(400);
         for count in [0, 1, 127, 128, 129, 256, 383, 384, 385, 399, 400, 401, 1_000] {
             assert!(list.after(count).eq(list.iter().skip(count as usize)), "after {count}");
         }
+    }
+
+    /// The lengths around a full segment: the last entry is in the tail, the full segments before
+    /// it are sealed once, and a list that is read back from them is the same list.
+    #[test]
+    fn sn_7_a_list_is_read_back_from_its_segments() {
+        for (count, segments) in [(0, 0), (1, 0), (128, 0), (129, 1), (256, 1), (257, 2), (300, 2), (400, 3)] {
+            let mut list = of(count);
+            assert_eq!((list.len(), list.is_empty()), (count, count == 0));
+            assert_eq!(list.last().copied(), count.checked_sub(1));
+            let (run, mut again, blobs) = sealed(&mut list);
+            assert_eq!(blobs.len(), segments, "of {count}");
+            let expected = blobs.last().map(|last| (segments as u64 * 128, last.reference.clone()));
+            assert_eq!(run.clone().map(|run| (run.count, run.last)), expected);
+            assert!(blobs.iter().all(|blob| blob.reference.media == MEDIA_SEGMENT));
+            assert_eq!(again.len(), count - segments as u64 * 128);
+            again.precede(run);
+            assert_eq!((again.len(), again.is_empty()), (count, count == 0));
+            for blob in blobs.iter().rev() {
+                assert_eq!(again.unread().map(|unread| &unread.last), Some(&blob.reference));
+                assert!(to_vec(&again).is_err(), "not all of it is in memory");
+                again.supply(&blob.bytes).unwrap();
+                assert_eq!(again.len(), count);
+            }
+            assert_eq!(again.unread(), None);
+            assert!(again.iter().eq(list.iter()), "of {count}");
+            assert_eq!(to_vec(&again).unwrap(), to_vec(&list).unwrap());
+        }
+    }
+
+    #[test]
+    fn sn_7_a_segment_is_written_once() {
+        let mut list = of(300);
+        let (first, _, blobs) = sealed(&mut list);
+        assert_eq!(blobs.len(), 2);
+        let (second, tail, blobs) = sealed(&mut list);
+        assert_eq!((second, blobs.len(), tail.len()), (first.clone(), 0, 44));
+        (300..400).for_each(|item| list.push(item));
+        let (third, tail, blobs) = sealed(&mut list);
+        let [blob] = blobs.as_slice() else { panic!("{} segments", blobs.len()) };
+        let read: SegmentIn<u64> = from_slice(&blob.bytes).unwrap();
+        assert_eq!((read.items.first(), read.items.last()), (Some(&256), Some(&383)));
+        assert_eq!(read.prev, first.map(|first| first.last), "each names the one before");
+        assert_eq!(third, Some(Sealed { count: 384, last: blob.reference.clone() }));
+        assert!(tail.iter().copied().eq(384..400));
+    }
+
+    /// A fold that goes on from a snapshot seals what is new behind what it never read.
+    #[test]
+    fn sn_7_segments_that_nobody_read_are_cited_as_they_are() {
+        let mut list = of(300);
+        let (run, mut again, mut blobs) = sealed(&mut list);
+        again.precede(run.clone());
+        assert_eq!(sealed(&mut again).0, run);
+        (300..400).for_each(|item| again.push(item));
+        let (longer, mut whole, more) = sealed(&mut again);
+        assert_eq!((longer.as_ref().map(|run| run.count), more.len()), (Some(384), 1));
+        blobs.extend(more);
+        whole.precede(longer);
+        blobs.iter().rev().for_each(|blob| whole.supply(&blob.bytes).unwrap());
+        assert!(whole.iter().copied().eq(0..400));
+    }
+
+    /// Bytes that are no segment of the list are refused and change nothing.
+    #[test]
+    fn sn_2_a_segment_that_does_not_fit_its_list_is_refused() {
+        let other = ContentRef::of(MEDIA_SEGMENT, b"other");
+        let run = |count| Some(Sealed { count, last: other.clone() });
+        for (count, bytes, fits) in [
+            (128, segment(128, None), true),
+            (256, segment(128, Some(&other)), true),
+            (128, segment(128, Some(&other)), false),
+            (256, segment(128, None), false),
+            (128, segment(127, None), false),
+            (128, segment(129, None), false),
+            (256, segment(127, Some(&other)), false),
+            (127, segment(128, None), false),
+            (0, segment(128, None), false),
+            (128, b"[]".to_vec(), false),
+        ] {
+            let mut list = of(3);
+            list.precede(run(count));
+            let before = list.clone();
+            let supplied = list.supply(&bytes);
+            let text = String::from_utf8_lossy(&bytes);
+            assert_eq!(supplied.is_ok(), fits, "{count}: {text}");
+            assert_eq!(list == before, !fits, "{count}: {text}");
+        }
+        let mut whole = of(3);
+        whole.supply(&segment(128, None)).unwrap();
+        assert_eq!(whole, of(3), "nothing is missing, so nothing is taken in");
     }
 }

@@ -249,3 +249,54 @@ impl ResultStatus {
         !matches!(self, Self::Ok)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(result: Option<CallResult>) -> RoundCall {
+        RoundCall { args: None, child: None, result, starts: 0, tool: "Tool".into(), wait: None }
+    }
+
+    #[test]
+    fn to_4_a_round_is_settled_once_every_call_has_its_result() {
+        let result = || Some(CallResult { output: Body::default(), status: ResultStatus::Denied });
+        for (calls, settled) in [
+            (alloc::vec![call(None), call(None)], false),
+            (alloc::vec![call(result()), call(None)], false),
+            (alloc::vec![call(result()), call(result())], true),
+        ] {
+            let round = Round { calls, decision: Seq(7), over: 0 };
+            assert_eq!(round.is_settled(), settled);
+            let second = CallId { decision: Seq(7), index: 1 };
+            assert_eq!((round.call(1), round.calls().nth(1)), (second, Some((second, &round.calls[1]))));
+            assert_eq!(round.calls().count(), 2);
+        }
+    }
+
+    #[test]
+    fn to_3_how_a_call_ended_is_one_word() {
+        for (status, name, error) in [
+            (ResultStatus::Ok, "ok", false),
+            (ResultStatus::Error, "error", true),
+            (ResultStatus::Denied, "denied", true),
+            (ResultStatus::Interrupted, "interrupted", true),
+            (ResultStatus::Unknown, "unknown", true),
+            (ResultStatus::Cancelled, "cancelled", true),
+        ] {
+            assert_eq!((status.name(), status.is_error()), (name, error));
+            let recorded = crate::canonical::to_vec(&status).unwrap();
+            assert_eq!(recorded, alloc::format!("\"{name}\"").into_bytes());
+        }
+        for (status, result) in [
+            (CallStatus::Ok, ResultStatus::Ok),
+            (CallStatus::Recovered, ResultStatus::Ok),
+            (CallStatus::Error, ResultStatus::Error),
+            (CallStatus::Interrupted, ResultStatus::Interrupted),
+            (CallStatus::Unknown, ResultStatus::Unknown),
+            (CallStatus::Cancelled, ResultStatus::Cancelled),
+        ] {
+            assert_eq!(ResultStatus::from(status), result);
+        }
+    }
+}

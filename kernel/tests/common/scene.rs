@@ -3,14 +3,18 @@
 
 use std::fmt::Write as _;
 
-use plica_kernel::body::{Blob, MEDIA_SEGMENT, MEDIA_STATE};
+use plica_kernel::body::{Blob, Body, MEDIA_SEGMENT, MEDIA_STATE};
 use plica_kernel::canonical::to_vec;
 use plica_kernel::decide::{
     Act, AfterCrash, Answer, Aside, CallOutcome, CallPlan, Draft, Drafted, Foreseen, Inputs, Orphan, Prepared, Refusal,
     Sent, Spawn, advance, call_outcome, refusal, reply, settle_orphans,
 };
-use plica_kernel::event::{Budget, CallStatus, EventType, PluginPin, RestorePlan, TaskCreated, Usage};
+use plica_kernel::event::{
+    ApprovalVerdict, Budget, CallResolution, CallStatus, EventType, JobEnd, PluginPin, RestorePlan, Spent,
+    SubtaskStatus, TaskCreated, Usage,
+};
 use plica_kernel::id::{CallId, Position, Seq};
+use plica_kernel::ledger::Identity;
 use plica_kernel::message::Block;
 use plica_kernel::state::Task;
 use plica_kernel::wake::Item;
@@ -102,6 +106,21 @@ pub fn wait(seconds: Option<u64>, event: Option<&str>) -> CallPlan {
 pub fn spawn(background: bool, any: bool, budget: Budget) -> CallPlan {
     let created = TaskCreated { background, ..created("child", budget, false) };
     CallPlan::Spawn(Box::new(Spawn { any, created, goal: "help".into() }))
+}
+
+/// A call that does not run.
+pub fn deny(reason: &str) -> CallPlan {
+    CallPlan::Deny { reason: reason.into(), tool: "Tool".into() }
+}
+
+/// A call that asks a person.
+pub fn question(question: &str) -> CallPlan {
+    CallPlan::Question(question.into())
+}
+
+/// A call that replaces the list of todos.
+pub fn todo(todos: &str) -> CallPlan {
+    CallPlan::Todo { todos: todos.into() }
 }
 
 /// How a call ended, with nothing beside it.
@@ -343,5 +362,73 @@ impl Scene {
         let slices = state.as_object().expect("a state is an object").iter();
         let slices: Vec<String> = slices.map(|(name, slice)| format!("{name}: {}", shown(slice))).collect();
         format!("{}\n# The state\n{}\n", self.text, slices.join("\n"))
+    }
+
+    /// What comes next is put into the inbox by someone else.
+    pub fn deliver_as(&mut self, actor: &str, item: Item) -> &mut Self {
+        self.deliver(item);
+        let delivered = self.world.delivered.last_mut().expect("it was delivered");
+        actor.clone_into(&mut delivered.actor);
+        self
+    }
+
+    /// A person answers a question.
+    pub fn answers(&mut self, call: CallId, text: &str) -> &mut Self {
+        self.deliver(Item::Answer { call, text: text.into() })
+    }
+
+    /// A person rules on a call.
+    pub fn rules(&mut self, call: CallId, verdict: ApprovalVerdict, reason: Option<&str>) -> &mut Self {
+        self.deliver(Item::Verdict { call, reason: reason.map(str::to_owned), verdict })
+    }
+
+    /// A person says what became of a call whose outcome is unknown.
+    pub fn resolves(&mut self, call: CallId, verdict: CallResolution, output: Option<&str>) -> &mut Self {
+        self.deliver(Item::Resolve { call, output: output.map(str::to_owned), verdict })
+    }
+
+    /// An event comes from outside.
+    pub fn happens(&mut self, event: &str, data: Option<&str>) -> &mut Self {
+        self.deliver_as("user:ci", Item::Event { data: data.map(str::to_owned), event: event.into() })
+    }
+
+    /// The first child of a call says how it ended, and that it made two steps.
+    pub fn child_ends(&mut self, call: CallId, background: bool, status: SubtaskStatus, answer: &str) -> &mut Self {
+        let child = self.world.task.id().child(call, 1);
+        let spent = Spent { nano_usd: 9, steps: 2, tokens: 20, wall_ms: 30 };
+        let answer = Body::Inline(answer.into());
+        let item = Item::Child { answer, background, call, child: child.clone(), failure: None, spent, status };
+        self.deliver_as(&format!("task:{child}"), item)
+    }
+
+    /// The holder says how a job ended.
+    pub fn job_ends(&mut self, job: Seq, how: JobEnd, code: Option<i32>, output: &str) -> &mut Self {
+        self.deliver_as("tool:Tool", Item::Job { code, how, job, output: output.into() })
+    }
+
+    /// A worker that lost its claim says how the call that it began at `action` ended.
+    pub fn reports(
+        &mut self,
+        (call, action): (CallId, Seq),
+        identity: &Identity,
+        said: (CallStatus, &str),
+    ) -> &mut Self {
+        let (identity, (status, output)) = (identity.clone(), (said.0, said.1.into()));
+        self.deliver_as("tool:Tool", Item::Evidence { action, call, identity, output, status })
+    }
+
+    /// The identity under which the result of an open action counts.
+    pub fn identity(&self, action: Seq) -> Identity {
+        self.world.task.governance().action(action).expect("the action is open").identity.clone()
+    }
+
+    /// The seq of the start of a call that runs.
+    pub fn begun(&self, call: CallId) -> Seq {
+        self.world.task.governance().action_of(call).expect("the call runs").seq
+    }
+
+    /// The last decision, also when its round is over.
+    pub fn last_decision(&self) -> Seq {
+        self.world.task.governance().decision.expect("something was decided")
     }
 }

@@ -382,7 +382,8 @@ fn marks_and_ends() -> Vec<[Payload; 2]> {
     ]
 }
 
-fn samples() -> Vec<[Payload; 2]> {
+/// For each readable type an event with all that it can have, and one with what it must have.
+pub fn samples() -> Vec<[Payload; 2]> {
     [beginnings(), conversation(), calls(), people_and_children(), jobs(), waits(), marks_and_ends()].concat()
 }
 

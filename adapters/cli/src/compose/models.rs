@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plica_engine::{ModelSource, ModelSourceError};
-use plica_openai::{COMPATIBLE, ChatModel, Environment, PRESETS, Settings};
+use plica_openai::{COMPATIBLE, ChatModel, Environment, OpenAiError, PRESETS, Settings};
 use plica_ports::{ContentStore, Model, ModelChoice};
 use plica_script::ScriptModel;
 
@@ -28,11 +28,11 @@ fn environment() -> Environment {
     Arc::new(|name| std::env::var(name).ok())
 }
 
-/// Provider and options, which a client is made from.
+/// Provider and options, which a client is made from; for a script, which one it is.
 type ClientKey = (String, BTreeMap<String, String>);
 
 /// The models of this build. A model's client keeps its connections, so one serves all tasks
-/// with the same provider and options.
+/// with the same provider and options; a script is read once.
 pub struct Models {
     clients: Mutex<BTreeMap<ClientKey, Arc<dyn Model>>>,
 }
@@ -42,20 +42,21 @@ impl Models {
         Self { clients: Mutex::default() }
     }
 
-    fn client(&self, choice: &ModelChoice) -> Result<Arc<dyn Model>, plica_openai::OpenAiError> {
-        let key = (choice.provider.clone(), choice.options.clone());
+    fn kept(&self, key: &ClientKey) -> Option<Arc<dyn Model>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    fn keep(&self, key: ClientKey, client: Arc<dyn Model>) -> Arc<dyn Model> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&key) {
-            return Ok(client.clone());
-        }
-        let settings = Settings::of(&choice.provider, &choice.options)?;
-        let client: Arc<dyn Model> = Arc::new(ChatModel::new(settings, environment())?);
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        clients.insert(key, client.clone());
-        Ok(client)
+        clients.entry(key).or_insert(client).clone()
     }
+}
+
+fn chat(choice: &ModelChoice) -> Result<ChatModel, OpenAiError> {
+    ChatModel::new(Settings::of(&choice.provider, &choice.options)?, environment())
 }
 
 #[async_trait]
@@ -73,13 +74,24 @@ impl ModelSource for Models {
         if !providers().contains(&choice.provider.as_str()) {
             return Err(ModelSourceError::UnknownProvider(choice.provider.clone()));
         }
-        if choice.provider != SCRIPT {
-            return self.client(choice).map_err(|error| unusable(error.to_string()));
+        let is_script = choice.provider == SCRIPT;
+        let script = choice.script.as_ref().filter(|_| is_script);
+        let options = match script {
+            Some(script) => BTreeMap::from([(SCRIPT.to_owned(), script.sha256.to_string())]),
+            None => choice.options.clone(),
+        };
+        let key = (choice.provider.clone(), options);
+        if let Some(client) = self.kept(&key) {
+            return Ok(client);
         }
-        let script = choice.script.as_ref().ok_or_else(|| unusable("the definition cites no script".into()))?;
-        let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
-        let model = ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
-        Ok(Arc::new(model))
+        let client: Arc<dyn Model> = if is_script {
+            let script = script.ok_or_else(|| unusable("the definition cites no script".into()))?;
+            let bytes = content.get(script).await.map_err(|error| unusable(error.to_string()))?;
+            Arc::new(ScriptModel::parse(&bytes).map_err(|error| unusable(error.to_string()))?)
+        } else {
+            Arc::new(chat(choice).map_err(|error| unusable(error.to_string()))?)
+        };
+        Ok(self.keep(key, client))
     }
 }
 

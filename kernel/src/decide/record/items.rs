@@ -237,16 +237,20 @@ pub(super) fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), 
         Some(detail) => alloc::format!("{}: {detail}", failure.reason),
         None => alloc::format!("{}", failure.reason),
     });
-    let told = match (answer, why) {
-        (Body::Inline(text), Some(why)) if text.is_empty() => Body::text(&why, draft.blobs()),
-        (Body::Inline(text), None) if text.is_empty() && *status != SubtaskStatus::Completed => {
+    // Its answer, or why it has none.
+    let said = match answer {
+        Body::Inline(text) if text.is_empty() => Body::text(&why.unwrap_or_default(), draft.blobs()),
+        Body::Inline(text) => Body::text(text, draft.blobs()),
+        Body::Ref(_) => answer.clone(),
+    };
+    let told = match &said {
+        Body::Inline(text) if text.is_empty() && *status != SubtaskStatus::Completed => {
             Body::Inline(alloc::format!("the subtask {word}"))
         }
-        (Body::Inline(text), _) => Body::text(text, draft.blobs()),
-        (Body::Ref(_), _) => answer.clone(),
+        _ => said.clone(),
     };
     let done = SubtaskCompleted {
-        answer: told.clone(),
+        answer: told,
         call: *call,
         child: child.clone(),
         failure: failure.clone(),
@@ -256,7 +260,8 @@ pub(super) fn complete_child(draft: &mut Draft, item: &InboxItem) -> Result<(), 
     };
     draft.push(&item.actor, Origin::Engine, Some(action), done)?;
     if background {
-        let text: String = match answer {
+        let text: String = match said {
+            Body::Inline(text) if text.is_empty() => alloc::format!("The background task {child} {word}."),
             Body::Inline(text) => alloc::format!("The background task {child} {word}: {text}"),
             Body::Ref(reference) => {
                 alloc::format!("The background task {child} {word}; its answer is content {reference}.")

@@ -80,6 +80,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::ToolCallStarted(started) => match open_call(task, started.call) {
             Some(call) if call.starts + 1 != started.attempt => Err("a call's attempts run from 1 without a gap"),
             Some(_) if task.governance.action_of(started.call).is_some() => Err("the call is open already"),
+            Some(_) if task.governance.questions.contains_key(&started.call) => Err("the call asks a person"),
             Some(call) if call.tool != started.tool => Err("the call names another tool"),
             Some(_) => match task.governance.approvals.get(&started.call) {
                 Some(approval) if approval.args != started.args => Err("what runs is not what was approved"),
