@@ -71,16 +71,11 @@ fn ended_among<'a>(items: &'a [InboxItem], child: &OpenChild) -> Option<&'a Inbo
     items.iter().find(|item| matches!(&item.item, Item::Child { child: ended, .. } if *ended == child.child))
 }
 
-/// Takes what asks for the end of the turn, or of the task too, which has come: none of it is to
+/// Takes what asks for the end of the turn or of the task, which has come: none of it is to
 /// strike what a person begins later.
-pub(super) fn take_orders(draft: &mut Draft, items: &[InboxItem], cancels: bool) {
-    for item in items {
-        match item.item {
-            Item::Interrupt { .. } => draft.consume(item.position),
-            Item::Cancel { .. } if cancels => draft.consume(item.position),
-            _ => {}
-        }
-    }
+pub(super) fn take_orders(draft: &mut Draft, items: &[InboxItem]) {
+    let orders = items.iter().filter(|item| matches!(item.item, Item::Interrupt { .. } | Item::Cancel { .. }));
+    orders.for_each(|item| draft.consume(item.position));
 }
 
 fn stop_child(draft: &mut Draft, action: Seq, child: &OpenChild) -> Result<(), RecordError> {
@@ -276,7 +271,7 @@ pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<
         return rest(draft, SuspendReason::Failed, None, Some(failure));
     }
     join(draft, items)?;
-    take_orders(draft, items, true);
+    take_orders(draft, items);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Failed, Body::default(), Some(failure.clone()))?;
     draft
@@ -292,7 +287,7 @@ pub(in crate::decide) fn cancel(draft: &mut Draft, position: Position, items: &[
     let told = "cancelled: the task was cancelled while the call ran";
     close_open(draft, &Closing::end(told), items)?;
     join(draft, items)?;
-    take_orders(draft, items, true);
+    take_orders(draft, items);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Cancelled, Body::default(), None)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
@@ -313,7 +308,7 @@ pub(in crate::decide) fn interrupt(
     close_open(draft, &closing, items)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
     draft.push(&item.actor, Origin::System, None, TurnInterrupted { reason })?;
-    take_orders(draft, items, false);
+    take_orders(draft, items);
     rest(draft, SuspendReason::Interrupted, None, None)
 }
 
