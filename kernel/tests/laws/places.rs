@@ -156,6 +156,11 @@ fn out_of_budget() -> Hand {
     hand
 }
 
+fn waiting_for_budget(mut hand: Hand) -> Hand {
+    hand.push(TaskSuspended { reason: SuspendReason::Budget, ..suspended(None) });
+    hand
+}
+
 fn parked() -> Hand {
     let mut hand = ended(RequestStatus::Interrupted);
     hand.push(StepAttemptAbandoned { from_seq: Seq(3), verdict: SealVerdict::Park });
@@ -214,6 +219,52 @@ fn places() -> Vec<(&'static str, Hand)> {
         ("call to run again", to_run_again().0),
         ("call runs again", running_again()),
         ("budget asked for", out_of_budget()),
+        ("waiting for budget", waiting_for_budget(out_of_budget())),
+        ("waiting for budget with two calls", waiting_for_budget(decided().0)),
+        ("waiting for budget with a request", waiting_for_budget(requested().0)),
+        ("waiting for budget with a reply", waiting_for_budget(replied())),
+        ("woken with a request", {
+            let mut hand = waiting_for_budget(requested().0);
+            hand.wake();
+            hand
+        }),
+        ("interrupted with a request", {
+            let mut hand = requested().0;
+            hand.push(TurnInterrupted { reason: None });
+            hand
+        }),
+        ("call unknown and a request", {
+            let mut hand = unknown().0;
+            let plan = hand.compose();
+            hand.ask(plan, 1);
+            hand
+        }),
+        ("call unknown and two calls", {
+            let mut hand = unknown().0;
+            hand.reply(&[tool_use(), tool_use()]);
+            hand
+        }),
+        ("call unknown at rest", {
+            let mut hand = unknown().0;
+            hand.push(suspended(None));
+            hand
+        }),
+        ("call unknown and one to run again", {
+            let mut hand = ready();
+            let decision = hand.reply(&[tool_use(), tool_use()]);
+            for index in 0..2 {
+                let action = hand.start(call(decision, index), 1);
+                hand.finish(action, call(decision, index), CallStatus::Unknown, "cut off");
+            }
+            let second = call(decision, 1);
+            hand.push(CallResolved { call: second, output: None, verdict: CallResolution::NotLanded });
+            hand
+        }),
+        ("told by the model unasked", {
+            let mut hand = ready();
+            hand.push(MessagesAppended { jobs: vec![], messages: vec![message(Role::Assistant, None, &[])] });
+            hand
+        }),
         ("parked", parked()),
         ("restoring files", restoring()),
         ("closed", closed()),

@@ -64,7 +64,7 @@ fn check_place(task: &Task, event: &Envelope) -> Result<(), &'static str> {
         Payload::DecisionRecorded(_) => {
             // One a plan: a reply that was cut or empty stands last in the conversation for long.
             let first = task.governance.decision < task.governance.plan;
-            let answered = working && first && runtime.round.is_none() && runtime.is_answered();
+            let answered = working && first && runtime.is_answered();
             answered.then_some(()).ok_or("a decision follows the model's reply, once")
         }
         Payload::ToolCallStarted(started) if is_rerun(task, started.call) => rerun_starts(task, started),

@@ -126,7 +126,7 @@ pub(super) fn apply(state: &mut RuntimeState, event: &Envelope) {
             end_turn(state);
         }
         // What is asked once there is room again is composed anew: people may speak meanwhile.
-        Payload::TaskSuspended(suspended) if suspended.reason == SuspendReason::Budget => state.phase = Phase::Compose,
+        Payload::TaskSuspended(_) if state.round.is_none() => state.phase = Phase::Compose,
         Payload::TurnInterrupted(_)
         | Payload::TaskCompleted(_)
         | Payload::TaskFailed(_)
