@@ -116,6 +116,21 @@ fn en_6_what_has_ended_before_a_cancel_has_ended_so() {
 }
 
 #[test]
+fn en_6_a_job_that_has_ended_before_a_task_at_rest_is_cancelled_has_ended_so() {
+    let mut scene = scene(true, Budget::default());
+    scene.replies("", vec![start("{}"), start("{}")]);
+    for index in 0..2 {
+        scene.ends(index, CallOutcome { job: Some("sleep 9".into()), ..outcome(CallStatus::Ok, "") });
+    }
+    scene.replies("both run", vec![]);
+    scene.note("One job has ended when the cancel is taken, the other has not.");
+    let job = open_job(&scene);
+    scene.job_ends(job, JobEnd::Exited, Some(0), "slept");
+    scene.deliver(cancel()).goes_on();
+    assert_scene("cancel-after-a-job", &scene);
+}
+
+#[test]
 fn en_6_a_cancel_of_a_task_whose_model_is_asked() {
     let mut scene = scene(false, Budget::default());
     scene.deliver(Item::Cancel { reason: None }).goes_on();
