@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use plica_kernel::body::{Body, ContentRef, MEDIA_RESTORE};
-use plica_kernel::canonical::Hash;
+use plica_kernel::canonical::{Hash, to_vec};
 use plica_kernel::envelope::{Envelope, Origin};
 use plica_kernel::event::*;
 use plica_kernel::id::{CallId, Epoch, LedgerId, RunId, Seq, TaskId};
@@ -209,6 +209,17 @@ fn places() -> Vec<(&'static str, Hand)> {
         ("waiting for the answer", waiting_for_an_answer()),
         ("child runs", delegating(false)),
         ("child goes on by itself", delegating(true)),
+        ("waiting beside a job", {
+            let mut hand = job(true).0;
+            hand.push(suspended(Some("later")));
+            hand
+        }),
+        ("approvals pending", {
+            let mut hand = ruled_on(None);
+            let decision = hand.task().governance().decision.unwrap();
+            hand.push(asked(call(decision, 1)));
+            hand
+        }),
         ("call and its job run", job(false).0),
         ("job goes on by itself", job(true).0),
         ("job over", job_over()),
@@ -458,9 +469,30 @@ fn fo_4_what_may_come_where() {
             verdicts.entry(name).or_default().push((place, refused.map(|error| error.rule)));
         }
     }
-    let names: Vec<&str> = places.iter().map(|(place, _)| *place).collect();
+    let places: Vec<String> = places.iter().map(|(place, hand)| standing(place, hand.task())).collect();
     let text: Vec<String> = verdicts.iter().map(|(name, verdicts)| told(name, verdicts)).collect();
-    super::scenes::assert_text("places", &format!("Places: {}.\n\n{}", names.join(", "), text.join("\n")));
+    super::scenes::assert_text("places", &format!("{}\n{}", places.concat(), text.join("\n")));
+}
+
+/// How a task stands in a place: its status and what the row says wakes it, whether a rewind may land
+/// there, whether its definition may change, and the tools of calls that wait to be let run.
+fn standing(place: &str, task: &Task) -> String {
+    let row = task.projection();
+    let wake = String::from_utf8(to_vec(&row.wake).unwrap()).unwrap();
+    let mut shown = format!("{place}: {}, wake {wake}", row.status);
+    assert_eq!((row.seq, row.hash, row.closed), (task.head().seq, task.head().hash, task.is_closed()));
+    for (holds, what) in [
+        (row.closed, "closed"),
+        (task.is_turn_boundary(), "a turn boundary"),
+        (task.is_between_steps(), "between steps"),
+    ] {
+        if holds {
+            write!(shown, ", {what}").unwrap();
+        }
+    }
+    task.tools_to_start().for_each(|tool| write!(shown, ", {tool} to start").unwrap());
+    shown.push('\n');
+    shown
 }
 
 /// The first events of logs: nothing else can be one.
