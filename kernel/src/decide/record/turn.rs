@@ -146,11 +146,11 @@ fn wake_of_calls(task: &Task) -> Wake {
 }
 
 /// The wait of a turn that has ended: the next message, or the end of a child or a job that goes
-/// on by itself. A job carries no turn on that was broken off (EN-6, RC-3, RC-11): of its end the
-/// model is told when a person carries on.
+/// on by itself. Neither carries a turn on that was broken off: what they bring lies in the inbox
+/// until a person does (EN-6, RC-3, RC-11).
 fn wake_of_rest(task: &Task, reason: SuspendReason) -> Wake {
     let mut wake = match reason {
-        SuspendReason::Failed | SuspendReason::Interrupted | SuspendReason::Parked => wake_of_children(task),
+        SuspendReason::Failed | SuspendReason::Interrupted | SuspendReason::Parked => Wake::default(),
         SuspendReason::Message | SuspendReason::Calls | SuspendReason::Budget | SuspendReason::Rewound => {
             wake_of_background(task)
         }
@@ -161,17 +161,9 @@ fn wake_of_rest(task: &Task, reason: SuspendReason) -> Wake {
 
 /// The ends of children and jobs that go on by themselves; leaves room for one alternative more.
 pub(super) fn wake_of_background(task: &Task) -> Wake {
-    wake_of(task, task.governance().open_jobs().next().map(|_| WakeKey::Background))
-}
-
-/// The ends of children that go on by themselves.
-fn wake_of_children(task: &Task) -> Wake {
-    wake_of(task, None)
-}
-
-fn wake_of(task: &Task, jobs: Option<WakeKey>) -> Wake {
     let mut wake = Wake::default();
     let governance = task.governance();
+    let jobs = governance.open_jobs().next().map(|_| WakeKey::Background);
     // A child that was left to itself later still reports under its group.
     let key = |child: &OpenChild| if child.any { WakeKey::Group(child.call.decision) } else { WakeKey::Background };
     let children = governance.children().filter(|(_, child)| child.background).map(|(_, child)| key(child));

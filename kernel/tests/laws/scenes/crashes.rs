@@ -95,7 +95,7 @@ fn rc_3_a_parked_step_leaves_what_goes_on_in_the_background() {
     let mut scene = everything_open(true);
     scene.crash().goes_on();
     scene.settles(&[Orphan::Lost], AfterCrash::Park);
-    scene.note("The child that went on by itself ends: the model is told, and not asked.");
+    scene.note("The child that went on by itself ends, which opens no turn.");
     last_child_ends(&mut scene).goes_on();
     scene.note("A person goes on.");
     scene.say("go on").goes_on();
