@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plica_kernel::body::Blob;
-use plica_kernel::event::ApprovalVerdict;
+use plica_kernel::event::{ApprovalVerdict, CallResolution};
 use plica_kernel::id::{CallId, DedupKey, Seq, TaskId};
 use plica_kernel::wake::Item;
 use plica_ports::store::DeliverError;
@@ -180,6 +180,17 @@ impl Clerk {
                 let other = if self.prng.chance(500) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
                 let ruling = |verdict, reason: &str| Item::Verdict { call, reason: Some(reason.into()), verdict };
                 self.answer(call, "verdict", ruling(right, "on the whole"), ruling(other, "then again")).await;
+            }
+            Need::Settlement(call) => {
+                // Not everybody cares, and some say two things of it.
+                for nth in 0..self.prng.below(3) {
+                    self.pause(20_000).await;
+                    let landed = self.prng.chance(500);
+                    let output = landed.then(|| format!("as seen by someone, {nth}"));
+                    let verdict = if landed { CallResolution::Landed } else { CallResolution::Skip };
+                    let item = Item::Resolve { call, output, verdict };
+                    self.post.deliver(&self.task, &format!("settle-{nth}:{call}"), &item).await;
+                }
             }
             Need::Event(call, kind) => {
                 self.pause(30_000).await;
