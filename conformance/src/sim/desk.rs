@@ -1,11 +1,12 @@
 //! Those who answer what tasks ask: late, twice, wrongly, or before they are asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plica_kernel::body::Blob;
-use plica_kernel::event::ApprovalVerdict;
+use plica_kernel::event::{ApprovalVerdict, CallResolution};
 use plica_kernel::id::{CallId, DedupKey, Seq, TaskId};
 use plica_kernel::wake::Item;
 use plica_ports::store::DeliverError;
@@ -20,6 +21,10 @@ use super::prng::Prng;
 
 /// How long someone waits before trying again.
 pub const PAUSE: Duration = Duration::from_millis(700);
+
+/// Rulings on one task after which whoever is asked says no: else a task whose budget is spent
+/// before its model replies, and that is granted the same again and again, comes to no end.
+const RULINGS: u32 = 5;
 
 /// The way of people to inboxes.
 #[derive(Clone)]
@@ -130,8 +135,12 @@ impl Desk {
     /// Answers everything sooner or later.
     pub async fn answer_all(mut self) {
         let mut answering = JoinSet::new();
+        let mut rulings: BTreeMap<TaskId, u32> = BTreeMap::new();
         while let Some((task, need)) = self.needs.recv().await {
+            let rulings = rulings.entry(task.clone()).or_default();
+            *rulings += u32::from(matches!(need, Need::Verdict(_)));
             let clerk = Clerk {
+                is_tired: *rulings > RULINGS,
                 prng: Prng::named(self.seed, &format!("{task} {need:?}")),
                 post: self.post.clone(),
                 plans: self.plans.clone(),
@@ -152,6 +161,8 @@ struct Clerk {
     post: Post,
     plans: Arc<Plans>,
     task: TaskId,
+    /// Whether there have been too many rulings already.
+    is_tired: bool,
 }
 
 impl Clerk {
@@ -164,10 +175,22 @@ impl Clerk {
                 self.answer(call, "answer", right, other).await;
             }
             Need::Verdict(call) => {
-                let right = if self.prng.chance(700) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
+                let approves = self.prng.chance(700) && !self.is_tired;
+                let right = if approves { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
                 let other = if self.prng.chance(500) { ApprovalVerdict::Approve } else { ApprovalVerdict::Deny };
                 let ruling = |verdict, reason: &str| Item::Verdict { call, reason: Some(reason.into()), verdict };
                 self.answer(call, "verdict", ruling(right, "on the whole"), ruling(other, "then again")).await;
+            }
+            Need::Settlement(call) => {
+                // Not everybody cares, and some say two things of it.
+                for nth in 0..self.prng.below(3) {
+                    self.pause(20_000).await;
+                    let landed = self.prng.chance(500);
+                    let output = landed.then(|| format!("as seen by someone, {nth}"));
+                    let verdict = if landed { CallResolution::Landed } else { CallResolution::Skip };
+                    let item = Item::Resolve { call, output, verdict };
+                    self.post.deliver(&self.task, &format!("settle-{nth}:{call}"), &item).await;
+                }
             }
             Need::Event(call, kind) => {
                 self.pause(30_000).await;

@@ -68,8 +68,9 @@ fn say_whose_jobs(draft: &mut Draft, source: &Task) -> Result<(), RecordError> {
         return Ok(());
     }
     let told = alloc::format!(
-        "This conversation was branched off from task {}. Its background job {} went on there; none runs here.",
+        "This conversation was branched off from task {}. Its background {} {} went on there; none runs here.",
         source.id(),
+        if jobs.len() == 1 { "job" } else { "jobs" },
         jobs.join(" and ")
     );
     say(draft, "engine", Role::User, Some(MessageOrigin::System), &told)

@@ -175,11 +175,6 @@ impl Draft {
         &self.consumed
     }
 
-    /// Carries the recorded time on.
-    pub fn set_now(&mut self, now: Timestamp) {
-        self.stamp.now = self.stamp.now.max(now);
-    }
-
     /// Adds an event; its links follow from its class: a decision names itself, `cause` is the
     /// decision of an action or the action of an outcome.
     pub(super) fn push(

@@ -176,8 +176,6 @@ pub fn next(task: &Task, inputs: &Inputs) -> Next {
             .or_else(|| jobs_to_tell(task))
             .unwrap_or(Next::Record(Move::Finish)),
         Phase::Woken | Phase::Rest => opened(task, inputs),
-        // What a child brought that went on by itself opens no turn of a parked attempt (RC-3).
-        Phase::Compose if task.runtime().parked.is_some() => opened(task, inputs),
         Phase::Compose => to_compose(task, inputs),
     }
 }

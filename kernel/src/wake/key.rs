@@ -41,12 +41,12 @@ pub struct WakeKeyError(pub String);
 impl FromStr for WakeKey {
     type Err = WakeKeyError;
     fn from_str(text: &str) -> Result<Self, WakeKeyError> {
-        let key = match text.split_once(':') {
-            None if text == "message" => Some(Self::Message),
-            None if text == "background" => Some(Self::Background),
-            Some(("answer", decision)) => decision.parse().ok().map(|decision| Self::Answer(Seq(decision))),
-            Some(("group", decision)) => decision.parse().ok().map(|decision| Self::Group(Seq(decision))),
-            Some(("event", kind)) if !kind.is_empty() => Some(Self::Event(kind.to_string())),
+        let key = match (text, text.split_once(':')) {
+            ("message", _) => Some(Self::Message),
+            ("background", _) => Some(Self::Background),
+            (_, Some(("answer", decision))) => decision.parse().ok().map(|decision| Self::Answer(Seq(decision))),
+            (_, Some(("group", decision))) => decision.parse().ok().map(|decision| Self::Group(Seq(decision))),
+            (_, Some(("event", kind))) if !kind.is_empty() => Some(Self::Event(kind.to_string())),
             _ => None,
         };
         key.filter(|key| key.to_string() == text).ok_or_else(|| WakeKeyError(text.to_string()))

@@ -10,8 +10,8 @@ use plica_kernel::decide::{
     Sent, Spawn, advance, call_outcome, refusal, reply, settle_orphans,
 };
 use plica_kernel::event::{
-    ApprovalVerdict, Budget, CallResolution, CallStatus, JobEnd, PluginPin, RestorePlan, Spent, SubtaskStatus,
-    TaskCreated, Usage,
+    ApprovalVerdict, Budget, CallResolution, CallStatus, EventType, JobEnd, PluginPin, RestorePlan, Spent,
+    SubtaskStatus, TaskCreated, Usage,
 };
 use plica_kernel::id::{CallId, Position, Seq};
 use plica_kernel::ledger::Identity;
@@ -21,6 +21,7 @@ use plica_kernel::wake::Item;
 use serde_json::Value;
 
 use super::fold_at;
+use super::log::verify_log;
 use super::world::{Habits, World, composer, created, text_of};
 
 /// JSON without the hashes that follow from how the kernel folds: those change with its sources,
@@ -351,8 +352,12 @@ impl Scene {
         }
     }
 
-    /// The text of all that was recorded, and the state that it comes to.
+    /// The text of all that was recorded, and the state that it comes to. A verifier finds nothing
+    /// wrong with the log.
     pub fn text(&self) -> String {
+        if self.world.log.events().next().is_some_and(|first| first.kind != EventType::TaskForked) {
+            assert_eq!(verify_log(&self.world.log).breaks, []);
+        }
         let state: Value = serde_json::from_str(&text_of(&self.world.task)).unwrap();
         let slices = state.as_object().expect("a state is an object").iter();
         let slices: Vec<String> = slices.map(|(name, slice)| format!("{name}: {}", shown(slice))).collect();

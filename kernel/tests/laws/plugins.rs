@@ -1,6 +1,7 @@
 //! Plugins and definitions in force (RC-8, EN-8).
 
 use plica_kernel::body::{ContentRef, MEDIA_DEFINITION};
+use plica_kernel::canonical::to_vec;
 use plica_kernel::decide::{Act, Inputs, Next, Revision, advance, next, revise};
 use plica_kernel::event::*;
 use plica_kernel::id::CallId;
@@ -9,6 +10,7 @@ use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
 
 use crate::common::hand::{self, Hand, tool_use};
+use crate::common::scene::scene;
 use crate::common::world::{composer, text_of};
 use crate::common::{Habits, World, fold};
 
@@ -46,6 +48,31 @@ fn rc_8_pins_that_do_not_fit_are_split_over_events_of_one_append() {
     assert!(pinned.len() > 1 && pinned.iter().all(|event| event.body.len() < PAYLOAD_BYTES_MAX + 1024));
     assert_eq!(last[pinned.len()].kind, EventType::ContextPlanComposed);
     assert_eq!(world.task.governance().pins, pins);
+}
+
+/// An event holds as many as fit its payload, counted to the byte.
+#[test]
+fn rc_8_an_event_holds_as_many_pins_as_fit() {
+    let events = |length: usize| -> Vec<(usize, usize)> {
+        let mut scene = scene(true, Budget::default());
+        // The tool is on record already.
+        let mut pins = vec![pin("Tool", "0")];
+        pins.extend((0..40).map(|index| pin(&format!("{index:-<20}"), "1")));
+        pins.push(pin(&"n".repeat(length), "1"));
+        scene.pins = Some(pins);
+        scene.refuses(Some(0)).goes_on();
+        let pinned = scene.world.log.envelopes().into_iter().filter_map(|event| match event.payload {
+            Payload::PluginsPinned(pinned) => Some(pinned),
+            _ => None,
+        });
+        pinned.skip(1).map(|pinned| (pinned.plugins.len(), to_vec(&pinned).unwrap().len())).collect()
+    };
+    let short = events(1);
+    assert_eq!(short.len(), 1, "{short:?}");
+    let room = PAYLOAD_BYTES_MAX - 1 - short[0].1;
+    assert_eq!(events(1 + room), [(41, PAYLOAD_BYTES_MAX - 1)]);
+    let split: Vec<usize> = events(2 + room).into_iter().map(|(pins, _)| pins).collect();
+    assert_eq!(split, [40, 1]);
 }
 
 /// Only what is not on record as it is: another version takes the place of the one before.

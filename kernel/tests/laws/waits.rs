@@ -1,9 +1,9 @@
 //! What a task at rest waits for, of all that goes on by itself.
 
 use plica_kernel::decide::CallOutcome;
-use plica_kernel::event::{Budget, CallStatus};
+use plica_kernel::event::{Budget, CallStatus, SubtaskStatus};
 use plica_kernel::limits::WAKE_ALTERNATIVES_MAX;
-use plica_kernel::wake::{Alternative, Item, WakeKey};
+use plica_kernel::wake::WakeKey;
 
 use crate::common::scene::{Scene, call, outcome, scene, spawn, start};
 
@@ -11,16 +11,7 @@ use crate::common::scene::{Scene, call, outcome, scene, spawn, start};
 fn leaves_one_to_itself(scene: &mut Scene) -> WakeKey {
     scene.replies("", vec![spawn(false, true, Budget::default()), spawn(false, true, Budget::default())]);
     let decision = scene.decision();
-    let call = call(decision, 0);
-    scene.deliver(Item::Child {
-        answer: Default::default(),
-        background: false,
-        call,
-        child: scene.world.task.id().child(call, 1),
-        failure: None,
-        spent: Default::default(),
-        status: plica_kernel::event::SubtaskStatus::Completed,
-    });
+    scene.child_ends(call(decision, 0), false, SubtaskStatus::Completed, "found it");
     scene.goes_on();
     WakeKey::Group(decision)
 }
@@ -28,7 +19,7 @@ fn leaves_one_to_itself(scene: &mut Scene) -> WakeKey {
 fn keys(scene: &Scene) -> Vec<WakeKey> {
     let any = &scene.world.task.wake().any;
     assert!(any.iter().all(|alternative| alternative.need == 1));
-    any.iter().map(|alternative: &Alternative| alternative.key.clone()).collect()
+    any.iter().map(|alternative| alternative.key.clone()).collect()
 }
 
 /// Each child that was left to itself reports under its group; all others, and jobs, share a key.

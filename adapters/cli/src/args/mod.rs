@@ -1,5 +1,7 @@
 //! The command line: verbs, their arguments, their help. Nothing is carried out here.
 
+mod read;
+mod steer;
 mod values;
 
 #[cfg(test)]
@@ -8,14 +10,13 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, value_parser};
-use plica_kernel::envelope::Origin;
-use plica_kernel::event::EventType;
-use plica_kernel::id::{CallId, DedupKey, Queue, Seq};
-use plica_kernel::row::Status;
+use plica_kernel::id::{DedupKey, Queue};
 use plica_kernel::time::Timestamp;
 
+pub use read::{Events, List, Messages, Show, Verify};
+pub use steer::{Answer, Cancel, Fork, Resolve, Rewind, Ruling, Send, Signal, Steer};
 pub(crate) use values::origin_name;
 pub use values::{Label, ReadText, Text};
 
@@ -297,267 +298,6 @@ pub struct Worker {
     pub json: bool,
 }
 
-/// Arguments of `list`.
-#[derive(Debug, Args)]
-pub struct List {
-    /// Print a JSON object a line, for every task unless --limit is given
-    #[arg(long)]
-    pub json: bool,
-    /// Show subtasks below the task that spawned them
-    #[arg(long, conflicts_with_all = ["json", "status"])]
-    pub tree: bool,
-    /// Only tasks with this status
-    #[arg(long, value_name = "STATUS", value_parser = status_parser())]
-    pub status: Option<Status>,
-    /// At most so many tasks [default: 50, with --json all]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
-    pub limit: Option<u64>,
-}
-
-/// Arguments of `show`.
-#[derive(Debug, Args)]
-pub struct Show {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// Print the whole state as one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// As of this event
-    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
-    pub at: Option<Seq>,
-    /// Fold the whole log instead of starting from a snapshot; the result is the same
-    #[arg(long)]
-    pub ignore_snapshots: bool,
-}
-
-/// Arguments of `events`.
-#[derive(Debug, Args)]
-pub struct Events {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// Print the stored bytes, an event a line, each with its hash
-    #[arg(long)]
-    pub json: bool,
-    /// Only events of this origin
-    #[arg(long, value_name = "ORIGIN", value_parser = origin_parser())]
-    pub origin: Option<Origin>,
-    /// Only events of this actor, as in user:ada
-    #[arg(long, value_name = "ACTOR")]
-    pub actor: Option<String>,
-    /// Only events of these types
-    #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',', value_parser = type_parser(),
-        hide_possible_values = true)]
-    pub types: Vec<EventType>,
-    /// Only events after this one
-    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
-    pub after: Option<Seq>,
-    /// Go on with new events as they come, until the task is over
-    #[arg(long)]
-    pub follow: bool,
-}
-
-/// Arguments of `messages`.
-#[derive(Debug, Args)]
-pub struct Messages {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// Print a JSON object a message
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `rewind`.
-#[derive(Debug, Args)]
-pub struct Rewind {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// The event to land on: the one that ended a turn, or one after it and before the next
-    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
-    pub to: Seq,
-    /// Only list what would become of files
-    #[arg(long, conflicts_with = "detach")]
-    pub dry_run: bool,
-    /// Return once the order is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `resolve`.
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("became").required(true)))]
-pub struct Resolve {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK")]
-    pub task: String,
-    /// The call, as in 7.0
-    #[arg(long, value_name = "ID")]
-    pub call: Option<CallId>,
-    /// It happened, with this output; `-` reads it from standard input
-    #[arg(long, value_name = "TEXT", group = "became")]
-    pub landed: Option<Text>,
-    /// It did not happen: run it now
-    #[arg(long, group = "became")]
-    pub not_landed: bool,
-    /// Go on without it
-    #[arg(long, group = "became")]
-    pub skip: bool,
-    /// Return once the word is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `fork`.
-#[derive(Debug, Args)]
-pub struct Fork {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// The event to branch off at: the one that ended a turn, or one after it and before the next
-    #[arg(long, value_name = "SEQ", value_parser = values::seq)]
-    pub at: Option<Seq>,
-    /// Print the new task as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `send`.
-#[derive(Debug, Args)]
-pub struct Send {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// What to say; `-` reads it from standard input
-    #[arg(value_name = "TEXT")]
-    pub text: Text,
-    /// Return once the message is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `answer`.
-#[derive(Debug, Args)]
-pub struct Answer {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// The answer; `-` reads it from standard input
-    #[arg(value_name = "TEXT")]
-    pub text: Text,
-    /// The call that asks, as in 7.0
-    #[arg(long, value_name = "ID")]
-    pub question: Option<CallId>,
-    /// Return once the answer is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `approve` and `deny`.
-#[derive(Debug, Args)]
-pub struct Ruling {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// The call, as in 7.0
-    #[arg(long, value_name = "ID")]
-    pub call: Option<CallId>,
-    /// Why, for the record and the model
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Return once the ruling is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `signal`.
-#[derive(Debug, Args)]
-pub struct Signal {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// The event's kind
-    #[arg(long, value_name = "KIND")]
-    pub kind: String,
-    /// What it carries
-    #[arg(long, value_name = "JSON")]
-    pub data: Option<String>,
-    /// Deliver it once however often this is called with the same key
-    #[arg(long, value_name = "KEY")]
-    pub key: Option<DedupKey>,
-    /// Return once the event is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `interrupt`, `close` and `reopen`.
-#[derive(Debug, Args)]
-pub struct Steer {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// Why, for the record
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Return once the order is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `cancel`.
-#[derive(Debug, Args)]
-pub struct Cancel {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", add = crate::complete::tasks())]
-    pub task: String,
-    /// Why, for the record
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// Return once the order is safe, whether or not a worker is alive
-    #[arg(long)]
-    pub detach: bool,
-    /// Print what became of it as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `verify`.
-#[derive(Debug, Args)]
-pub struct Verify {
-    /// Its id, a unique beginning of it, or @last
-    #[arg(value_name = "TASK", required_unless_present = "all", conflicts_with = "all", add = crate::complete::tasks())]
-    pub task: Option<String>,
-    /// Every task of the store
-    #[arg(long)]
-    pub all: bool,
-    /// Print the verdict as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// Arguments of `gc`.
 #[derive(Debug, Args)]
 pub struct Gc {
@@ -685,27 +425,4 @@ pub struct Man {
     /// The folder that the pages go to
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-}
-
-/// A parser that knows the names it takes, so help lists them and a typing error gets a hint.
-fn named<T: Clone + std::marker::Send + Sync + 'static>(
-    all: impl Iterator<Item = (&'static str, T)> + Clone + std::marker::Send + Sync + 'static,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.clone().map(|(name, _)| name)).try_map(move |text: String| {
-        all.clone().find(|(name, _)| *name == text).map(|(_, value)| value).ok_or("no such name")
-    })
-}
-
-fn status_parser() -> impl TypedValueParser<Value = Status> {
-    let all = [Status::Ready, Status::Running, Status::Waiting, Status::Completed, Status::Failed, Status::Cancelled];
-    named(all.into_iter().map(|status| (status.name(), status)))
-}
-
-fn origin_parser() -> impl TypedValueParser<Value = Origin> {
-    let all = [Origin::Engine, Origin::Llm, Origin::Observer, Origin::Tool, Origin::System];
-    named(all.into_iter().map(|origin| (origin_name(origin), origin)))
-}
-
-fn type_parser() -> impl TypedValueParser<Value = EventType> {
-    named(EventType::ALL.iter().map(|kind| (kind.name(), *kind)))
 }

@@ -1,6 +1,11 @@
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use plica_kernel::envelope::Origin;
+use plica_kernel::event::EventType;
+use plica_kernel::id::Seq;
+use plica_kernel::row::Status;
+
 use super::*;
 
 fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {

@@ -1,6 +1,7 @@
 //! Background jobs in words: what runs, since when, and what became of it.
 
 use plica_kernel::event::JobEnd;
+use plica_kernel::id::RunId;
 use plica_kernel::state::{EndedJob, OpenJob, Task};
 use plica_kernel::time::Timestamp;
 
@@ -10,11 +11,17 @@ use super::text::cut;
 /// Characters of what a job runs.
 const WHAT_CHARS: usize = 80;
 
-/// A line for each background job that is not forgotten.
-pub fn job_lines(state: &Task, now: Timestamp) -> String {
+/// A line for each background job that is not forgotten; `lives` says whether the claim that began
+/// a job is still held: no job outlives it.
+pub fn job_lines(state: &Task, lives: impl Fn(&RunId) -> bool, now: Timestamp) -> String {
     let governance = state.governance();
     let open = governance.open_jobs().map(|(action, job)| {
-        format!("job {} runs since {} ago: {}\n", action.seq, span(now.millis_since(job.since)), what(job))
+        let (seq, ago, what) = (action.seq, span(now.millis_since(job.since)), what(job));
+        if lives(&action.identity.run) {
+            format!("job {seq} runs since {ago} ago: {what}\n")
+        } else {
+            format!("job {seq} began {ago} ago and is gone with its worker: {what}\n")
+        }
     });
     let ended = governance.jobs.iter().map(|job| {
         let told = if job.told { "" } else { ", and the agent is still to be told" };

@@ -1,6 +1,7 @@
 //! What a task is doing, or why it is not moving, with the next command to type (CL-8).
 
 use plica_kernel::event::Failure;
+use plica_kernel::id::RunId;
 use plica_kernel::row::{Blocked, Status};
 use plica_kernel::state::{ActionKind, Phase, Task};
 use plica_kernel::time::Timestamp;
@@ -89,8 +90,11 @@ pub fn show(
         text.push_str(&format!(", ${}.{:09}", spent.nano_usd / 1_000_000_000, spent.nano_usd % 1_000_000_000));
     }
     text.push('\n');
-    let as_of = if state.head().seq < row.projection.seq { state.head().at } else { now };
-    text.push_str(&job_lines(state, as_of));
+    let is_past = state.head().seq < row.projection.seq;
+    let is_held = row.lease_until.is_some_and(|until| until > now) && !attendance.holder_is_gone;
+    // Of the past the row says nothing.
+    let lives = |run: &RunId| is_past || is_held && row.run.as_ref() == Some(run);
+    text.push_str(&job_lines(state, lives, if is_past { state.head().at } else { now }));
     text
 }
 

@@ -59,6 +59,8 @@ fn st_13_a_job_dies_with_its_worker_and_is_lost() {
     assert!(shown.contains(" runs since ") && shown.contains("exec 7>alive"), "{shown}");
     worker.kill();
     gone.join().expect("the command is gone");
+    let shown = world.plica(&["show", &task]).exits(0).text();
+    assert!(shown.contains(" is gone with its worker: ") && !shown.contains(" runs since "), "{shown}");
     world.work();
     assert_eq!((ends(&world, &task), told(&world, &task)), (vec![json!("lost")], 0));
     assert_eq!((world.status(&task).as_str(), world.payloads(&task, "TaskWoken").len()), ("waiting", 0));

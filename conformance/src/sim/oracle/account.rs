@@ -9,9 +9,10 @@ use super::inbox::Lying;
 use super::waits::Waits;
 
 /// Kinds of events that record what came through an inbox.
-const TRACES: [&str; 11] = [
+const TRACES: [&str; 12] = [
     "AgentRevised",
     "BackgroundJobEnded",
+    "CallResolved",
     "QuestionAnswered",
     "ApprovalResolved",
     "SubtaskCompleted",

@@ -209,7 +209,7 @@ pub fn steers(item: &Item) -> bool {
 /// The key by which waits name the item (section 11 of the design).
 pub fn key_of(item: &Item) -> Option<String> {
     match item {
-        Item::Message { .. } => Some("message".into()),
+        Item::Message { .. } | Item::Resolve { .. } => Some("message".into()),
         Item::Answer { call, .. } | Item::Verdict { call, .. } => Some(format!("answer:{}", call.decision)),
         Item::Event { event, .. } => Some(format!("event:{event}")),
         Item::Child { background: true, .. } | Item::Job { .. } => Some("background".into()),

@@ -57,6 +57,8 @@ pub struct Log {
     pub answer: Option<Value>,
     /// Whether a message, and nothing but people, can make it go on.
     pub waits_for_message: bool,
+    /// Whether it waits because a turn was broken off, which nothing but people carry on.
+    is_broken_off: bool,
     /// What wakes the task.
     pub wake: Wake,
     pub reopened: bool,
@@ -144,7 +146,7 @@ impl Log {
     fn sealed(&mut self, event: &Event) -> Result<(), String> {
         if event.kind == "TaskRewound" {
             self.wake = Wake { keys: [("message".to_owned(), 1)].into(), at: None };
-            (self.reopened, self.waits_for_message) = (true, true);
+            (self.reopened, self.waits_for_message, self.is_broken_off) = (true, true, false);
             self.rounds.went_back();
         } else {
             self.rounds.broken_off(event.text("verdict")?)?;
@@ -353,17 +355,17 @@ impl Log {
         self.wake = Wake { keys: alternatives.map(key).collect(), at: wake["at"].as_str().map(str::to_owned) };
         let reason = event.text("reason")?;
         self.waits_for_message = !in_the_middle(&event.payload["reason"]);
-        let is_broken_off = matches!(reason, "failed" | "interrupted" | "parked");
+        self.is_broken_off = matches!(reason, "failed" | "interrupted" | "parked");
         let mut expected = if reason == "budget" {
             self.rounds.waits.wake_of_budget()
         } else if self.waits_for_message {
             self.rounds.turn_ended();
-            self.rounds.waits.wake_of_rest()
+            // Nothing but a person carries on what was broken off.
+            self.rounds.waits.wake_of_rest(!self.is_broken_off)
         } else {
             self.rounds.waits.wake_of_calls(&self.rounds.calls)
         };
-        // A job carries no turn on that was broken off.
-        if (self.waits_for_message || reason == "budget") && !is_broken_off && self.jobs.any_open() {
+        if (self.waits_for_message || reason == "budget") && !self.is_broken_off && self.jobs.any_open() {
             expected.keys.insert("background".into(), 1);
         }
         if self.wake != expected {
@@ -390,9 +392,14 @@ impl Log {
 
     /// The task is over, or rests for good.
     pub fn ended(&self) -> Result<(), String> {
-        // One that waits keeps its jobs.
-        let over = |kind: &String| kind != "BackgroundJobStarted" || self.status.is_over();
-        if !self.open.values().any(over) { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
+        // One that waits keeps its jobs; and of what goes on in the background it takes in nothing
+        // while a turn was broken off.
+        let may_be = |kind: &String| match kind.as_str() {
+            "BackgroundJobStarted" => !self.status.is_over(),
+            "SubtaskSpawned" => !self.status.is_over() && self.is_broken_off,
+            _ => false,
+        };
+        if self.open.values().all(may_be) { Ok(()) } else { Err(format!("actions are still open: {:?}", self.open)) }
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::event::Event;
 use super::force::Force;
 use super::log::Surroundings;
-use super::waits::{Waits, parsed};
+use super::waits::{Need, Waits, parsed};
 use crate::sim::outside::Effect;
 use crate::sim::tools::Kind;
 
@@ -21,6 +21,9 @@ const INTERRUPTIONS_MAX: u64 = 3;
 const STARTS_MAX: u64 = 3;
 const HOLLOW_MAX: u64 = 3;
 const SEALS_MAX: u64 = 3;
+
+/// How a call ended of which nobody knows what it did.
+const UNKNOWN: &str = "unknown";
 
 /// A start of a call: under which epoch, and what runs.
 #[derive(Debug, Clone)]
@@ -94,6 +97,7 @@ impl Rounds {
             "ToolCallStarted" => self.call_started(event, around),
             "ToolCallFinished" => self.call_finished(event, around),
             "ToolCallDenied" => self.call_denied(event),
+            "CallResolved" => self.resolved(event),
             "TaskCreated" => self.created(event, around),
             _ => Ok(()),
         }?;
@@ -267,7 +271,22 @@ impl Rounds {
         let output = event.body("output", around.contents)?;
         let key = format!("{}:{id}", around.task);
         settled(&call.tool, &key, status, &output, &around.outside.effect(&key))?;
+        if status == UNKNOWN {
+            self.waits.needs.push(Need::Settlement(parsed(id)?));
+        }
         answer(id, call, status)
+    }
+
+    /// A person says what became of a call whose outcome is unknown, once. Nobody says that it did not
+    /// happen: its worker may have done it since.
+    fn resolved(&mut self, event: &Event) -> Result<(), String> {
+        let (id, verdict) = (event.text("call")?, event.text("verdict")?);
+        let call = self.calls.get_mut(id).ok_or_else(|| format!("call {id} is of no decision"))?;
+        match call.answer.as_deref() {
+            Some(UNKNOWN) if matches!(verdict, "landed" | "skip") => call.answer = Some(verdict.to_owned()),
+            answer => return Err(format!("a person says {verdict} of call {id}, which is {answer:?}")),
+        }
+        Ok(())
     }
 
     fn call_denied(&mut self, event: &Event) -> Result<(), String> {

@@ -17,6 +17,8 @@ pub enum Need {
     Answer(CallId),
     /// Rule on this call.
     Verdict(CallId),
+    /// Say what became of this call, whose outcome is unknown.
+    Settlement(CallId),
     /// Let an event of this kind happen, which this call waits for.
     Event(CallId, String),
     /// Say something, so that the turn goes on that was stopped at this event.

@@ -48,9 +48,10 @@ impl Waits {
         wake
     }
 
-    /// What a task waits for whose turn is over.
-    pub fn wake_of_rest(&self) -> Wake {
-        let mut wake = self.wake_of_background();
+    /// What a task waits for whose turn is over: what goes on in the background too, if it may open
+    /// the next.
+    pub fn wake_of_rest(&self, background: bool) -> Wake {
+        let mut wake = if background { self.wake_of_background() } else { Wake::default() };
         wake.keys.insert("message".into(), 1);
         wake
     }

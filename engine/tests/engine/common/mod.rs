@@ -1,5 +1,6 @@
 //! A host on the memory store with a scripted model and a tool that answers at once.
 
+pub mod dying;
 pub mod virtual_time;
 
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! A worker dies or loses its claim at each place where a job begins, lives or ends.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,52 +11,20 @@ use plica_kernel::event::{CallStatus, EventType, JobEnd, Payload};
 use plica_kernel::id::{Seq, TaskId};
 use plica_kernel::row::Status;
 use plica_ports::Store;
-use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
-use tokio::sync::Notify;
+use plica_ports::store::StoreError;
 
 use super::{FIRST_JOB, Scene, ask, start};
+use crate::common::dying::Dying;
 use crate::common::say;
-
-/// A worker dies at one of its appends: before it is written, or before it hears of that.
-struct Dying {
-    inner: Arc<dyn Store>,
-    /// Appends that it lives to see.
-    lives: AtomicUsize,
-    written: bool,
-    died: Notify,
-}
-
-#[async_trait]
-impl Layer for Dying {
-    fn inner(&self) -> &Arc<dyn Store> {
-        &self.inner
-    }
-
-    async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
-        if self.lives.fetch_update(SeqCst, SeqCst, |lives| lives.checked_sub(1)).is_ok() {
-            return self.inner.append(claim, batch).await;
-        }
-        if self.written {
-            self.inner.append(claim, batch).await?;
-        }
-        self.died.notify_one();
-        std::future::pending().await
-    }
-}
 
 impl Scene {
     /// A worker claims what is due and dies after so many appends, and its lease runs out; `meanwhile`
     /// happens while it lives.
     async fn dies_after(&self, appends: usize, written: bool, meanwhile: impl Future<Output = ()>) {
-        let (inner, lives) = (self.stage.store.clone(), AtomicUsize::new(appends));
-        let dying = Arc::new(Layered(Dying { inner, lives, written, died: Notify::new() }));
+        let dying = Dying::after(self.stage.store.clone(), appends, written);
         let tools = |host: plica_engine::HostBuilder| host.tool(self.stage.note.clone()).tool(self.tool.clone());
         let worker = self.stage.worker_on(dying.clone(), tools);
-        let working = tokio::spawn(async move { worker.run(Stop::new()).await });
-        meanwhile.await;
-        dying.0.died.notified().await;
-        working.abort();
-        assert!(working.await.unwrap_err().is_cancelled());
+        dying.0.kills(worker, meanwhile).await;
         self.tool.job(0).gone().await;
         tokio::time::sleep(Duration::from_secs(60)).await;
     }

@@ -1,7 +1,6 @@
 //! What waiting costs, and what becomes of it when its worker dies.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,12 +12,12 @@ use plica_kernel::id::Position;
 use plica_kernel::row::Status;
 use plica_kernel::wake::Item;
 use plica_ports::Store;
-use plica_ports::store::{AppendError, Appended, Batch, Claim, StoreError};
+use plica_ports::store::StoreError;
 use serde_json::json;
-use tokio::sync::Notify;
 
 use super::stage::{Stage, call, calls};
 use super::{USER, first_call, note};
+use crate::common::dying::Dying;
 use crate::common::say;
 
 /// Counts what is asked of a store.
@@ -65,42 +64,10 @@ async fn wa_1_a_task_that_waits_is_held_by_nobody_and_costs_no_call() {
     assert_eq!(an_hour_of_waiting(20).await, nobody);
 }
 
-/// A worker dies at one of its appends: before it is written, or before it hears of that.
-struct Dying {
-    inner: Arc<dyn Store>,
-    /// Appends that it lives to see.
-    lives: AtomicUsize,
-    written: bool,
-    died: Notify,
-}
-
-#[async_trait]
-impl Layer for Dying {
-    fn inner(&self) -> &Arc<dyn Store> {
-        &self.inner
-    }
-
-    async fn append(&self, claim: &Claim, batch: &Batch) -> Result<Appended, AppendError> {
-        if self.lives.fetch_update(Relaxed, Relaxed, |lives| lives.checked_sub(1)).is_ok() {
-            return self.inner.append(claim, batch).await;
-        }
-        if self.written {
-            self.inner.append(claim, batch).await?;
-        }
-        self.died.notify_one();
-        std::future::pending().await
-    }
-}
-
 /// A worker claims what is due and dies after so many appends; its lease runs out.
 async fn die_after(stage: &Stage, appends: usize, written: bool) {
-    let (inner, lives) = (stage.store.clone(), AtomicUsize::new(appends));
-    let dying = Arc::new(Layered(Dying { inner, lives, written, died: Notify::new() }));
-    let worker = stage.other(dying.clone());
-    let working = tokio::spawn(async move { worker.run(Stop::new()).await });
-    dying.0.died.notified().await;
-    working.abort();
-    assert!(working.await.unwrap_err().is_cancelled());
+    let dying = Dying::after(stage.store.clone(), appends, written);
+    dying.0.kills(stage.other(dying.clone()), std::future::ready(())).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 

@@ -35,22 +35,23 @@ pub(in crate::decide) fn rewind(
     prepared: &Result<Prepared, String>,
     items: &[InboxItem],
 ) -> Result<(), RecordError> {
-    let item = items.iter().find(|item| item.position == position).ok_or_else(|| draft.misplaced("no such item"))?;
+    let at = items.iter().position(|item| item.position == position);
+    let at = at.ok_or_else(|| draft.misplaced("no such item"))?;
+    let (before, item) = (&items[..at], &items[at]);
     let Item::Rewind { to_seq } = item.item else { return Err(draft.misplaced("the item is no rewind")) };
     let Prepared { blobs, landing, plan } = match prepared {
         Ok(prepared) => prepared,
         Err(why) => return refuse(draft, item, to_seq, why),
     };
     close_open(draft, &Closing::end("cancelled: the task was rewound while the call ran"), items)?;
-    let before: Vec<InboxItem> = items.iter().filter(|item| item.position < position).cloned().collect();
     if !draft.task().status().is_over() {
-        join(draft, &before)?;
+        join(draft, before)?;
     }
     for word in before.iter().filter(|item| matches!(item.item, Item::Resolve { .. })) {
         keep_late_answer(draft, word)?;
         draft.consume(word.position);
     }
-    take_orders(draft, &before, false);
+    take_orders(draft, before);
     draft.push_landing(&item.actor, Origin::System, TaskRewound { to_seq }, landing)?;
     draft.consume(position);
     if !plan.files.is_empty() {

@@ -71,16 +71,11 @@ fn ended_among<'a>(items: &'a [InboxItem], child: &OpenChild) -> Option<&'a Inbo
     items.iter().find(|item| matches!(&item.item, Item::Child { child: ended, .. } if *ended == child.child))
 }
 
-/// Takes what asks for the end of the turn, or of the task too, which has come: none of it is to
+/// Takes what asks for the end of the turn or of the task, which has come: none of it is to
 /// strike what a person begins later.
-pub(super) fn take_orders(draft: &mut Draft, items: &[InboxItem], cancels: bool) {
-    for item in items {
-        match item.item {
-            Item::Interrupt { .. } => draft.consume(item.position),
-            Item::Cancel { .. } if cancels => draft.consume(item.position),
-            _ => {}
-        }
-    }
+pub(super) fn take_orders(draft: &mut Draft, items: &[InboxItem]) {
+    let orders = items.iter().filter(|item| matches!(item.item, Item::Interrupt { .. } | Item::Cancel { .. }));
+    orders.for_each(|item| draft.consume(item.position));
 }
 
 fn stop_child(draft: &mut Draft, action: Seq, child: &OpenChild) -> Result<(), RecordError> {
@@ -151,11 +146,11 @@ fn wake_of_calls(task: &Task) -> Wake {
 }
 
 /// The wait of a turn that has ended: the next message, or the end of a child or a job that goes
-/// on by itself. A job carries no turn on that was broken off (EN-6, RC-3, RC-11): of its end the
-/// model is told when a person carries on.
+/// on by itself. Neither carries a turn on that was broken off: what they bring lies in the inbox
+/// until a person does (EN-6, RC-3, RC-11).
 fn wake_of_rest(task: &Task, reason: SuspendReason) -> Wake {
     let mut wake = match reason {
-        SuspendReason::Failed | SuspendReason::Interrupted | SuspendReason::Parked => wake_of_children(task),
+        SuspendReason::Failed | SuspendReason::Interrupted | SuspendReason::Parked => Wake::default(),
         SuspendReason::Message | SuspendReason::Calls | SuspendReason::Budget | SuspendReason::Rewound => {
             wake_of_background(task)
         }
@@ -166,17 +161,9 @@ fn wake_of_rest(task: &Task, reason: SuspendReason) -> Wake {
 
 /// The ends of children and jobs that go on by themselves; leaves room for one alternative more.
 pub(super) fn wake_of_background(task: &Task) -> Wake {
-    wake_of(task, task.governance().open_jobs().next().map(|_| WakeKey::Background))
-}
-
-/// The ends of children that go on by themselves.
-fn wake_of_children(task: &Task) -> Wake {
-    wake_of(task, None)
-}
-
-fn wake_of(task: &Task, jobs: Option<WakeKey>) -> Wake {
     let mut wake = Wake::default();
     let governance = task.governance();
+    let jobs = governance.open_jobs().next().map(|_| WakeKey::Background);
     // A child that was left to itself later still reports under its group.
     let key = |child: &OpenChild| if child.any { WakeKey::Group(child.call.decision) } else { WakeKey::Background };
     let children = governance.children().filter(|(_, child)| child.background).map(|(_, child)| key(child));
@@ -276,7 +263,7 @@ pub fn fail(draft: &mut Draft, failure: Failure, items: &[InboxItem]) -> Result<
         return rest(draft, SuspendReason::Failed, None, Some(failure));
     }
     join(draft, items)?;
-    take_orders(draft, items, true);
+    take_orders(draft, items);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Failed, Body::default(), Some(failure.clone()))?;
     draft
@@ -292,7 +279,7 @@ pub(in crate::decide) fn cancel(draft: &mut Draft, position: Position, items: &[
     let told = "cancelled: the task was cancelled while the call ran";
     close_open(draft, &Closing::end(told), items)?;
     join(draft, items)?;
-    take_orders(draft, items, true);
+    take_orders(draft, items);
     snapshot_if_due(draft)?;
     report(draft, SubtaskStatus::Cancelled, Body::default(), None)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
@@ -313,7 +300,7 @@ pub(in crate::decide) fn interrupt(
     close_open(draft, &closing, items)?;
     let reason = reason.as_ref().map(|reason| clip(reason, DETAIL_BYTES_MAX));
     draft.push(&item.actor, Origin::System, None, TurnInterrupted { reason })?;
-    take_orders(draft, items, false);
+    take_orders(draft, items);
     rest(draft, SuspendReason::Interrupted, None, None)
 }
 

@@ -225,3 +225,14 @@ fn en_4_children_share_a_budget() {
     scene.child_ends(call(decision, 2), false, Completed, "third").goes_on();
     assert_scene("children-and-a-budget", &scene);
 }
+
+/// A child of a turn that was interrupted is told to stop, and says later what it spent; one that
+/// goes on by itself goes on.
+#[test]
+fn en_6_children_and_an_interrupt() {
+    let (mut scene, decision) = decided(true, vec![child(BACKGROUND), child(ALL), child(ALL)]);
+    scene.child_ends(call(decision, 2), false, Completed, "third");
+    scene.deliver(Item::Interrupt { reason: None }).goes_on();
+    scene.child_ends(call(decision, 1), false, Cancelled, "").goes_on();
+    assert_scene("children-and-an-interrupt", &scene);
+}

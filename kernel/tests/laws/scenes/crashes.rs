@@ -3,7 +3,7 @@
 use plica_kernel::body::{Blob, ContentRef};
 use plica_kernel::canonical::content_hash;
 use plica_kernel::decide::{AfterCrash, CallOutcome, CallPlan, ChangedFile, Orphan};
-use plica_kernel::event::{ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas};
+use plica_kernel::event::{ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, SubtaskStatus};
 use plica_kernel::wake::Item;
 
 use super::{assert_scene, everything_open};
@@ -95,22 +95,17 @@ fn rc_3_a_parked_step_leaves_what_goes_on_in_the_background() {
     let mut scene = everything_open(true);
     scene.crash().goes_on();
     scene.settles(&[Orphan::Lost], AfterCrash::Park);
-    scene.note("The child that went on by itself ends: the model is told, and not asked.");
-    child_of_the_last_round_ends(&mut scene);
-    scene.goes_on();
+    scene.note("The child that went on by itself ends, which opens no turn.");
+    last_child_ends(&mut scene).goes_on();
     scene.note("A person goes on.");
     scene.say("go on").goes_on();
     assert_scene("crash-parked-everything-open", &scene);
 }
 
-/// The child in the background ends: its round is over.
-fn child_of_the_last_round_ends(scene: &mut Scene) {
+/// The child that is left, in the background, ends.
+fn last_child_ends(scene: &mut Scene) -> &mut Scene {
     let call = scene.world.task.governance().children().next().expect("a child is open").1.call;
-    let child = scene.world.task.id().child(call, 1);
-    let (answer, status) =
-        (plica_kernel::body::Body::Inline("found it".into()), plica_kernel::event::SubtaskStatus::Completed);
-    let (background, failure, spent) = (true, None, plica_kernel::event::Spent::default());
-    scene.deliver(Item::Child { answer, background, call, child, failure, spent, status });
+    scene.child_ends(call, true, SubtaskStatus::Completed, "found it")
 }
 
 #[test]
@@ -139,8 +134,7 @@ fn rc_3_a_step_that_took_in_what_would_not_come_again_parks() {
     scene.replies("", vec![spawn(true, false, Budget::default())]);
     scene.note("A child's answer comes while the next step is under way.");
     scene.replies("", vec![start("{}"), CallPlan::Question("which?".into())]);
-    child_of_the_last_round_ends(&mut scene);
-    scene.goes_on().crash().goes_on();
+    last_child_ends(&mut scene).goes_on().crash().goes_on();
     let after = scene.redriven();
     scene.settles(&[Orphan::Lost], after);
     assert_scene("crash-answer-taken", &scene);

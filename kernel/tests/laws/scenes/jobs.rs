@@ -3,6 +3,7 @@
 use plica_kernel::decide::CallOutcome;
 use plica_kernel::event::{Budget, CallStatus, JobEnd};
 use plica_kernel::id::Seq;
+use plica_kernel::wake::Item;
 
 use super::assert_scene;
 use crate::common::scene::{Scene, call, outcome, question, scene, start};
@@ -75,4 +76,39 @@ fn st_13_id_2_jobs_of_a_worker_that_is_lost() {
     scene.job_ends(jobs[1], JobEnd::Exited, Some(1), "slept").goes_on();
     scene.replies("", vec![]);
     assert_scene("jobs-of-a-lost-worker", &scene);
+}
+
+/// A closed conversation is opened by no job: what it came to is on record, and told once a person
+/// opens it again.
+#[test]
+fn st_13_a_job_of_a_closed_conversation() {
+    let (mut scene, jobs) = started(true, &["make", "sleep"]);
+    scene.replies("they run", vec![]);
+    scene.deliver(Item::Close { reason: Some("enough".into()) }).goes_on();
+    scene.job_ends(jobs[0], JobEnd::Exited, Some(0), "built").goes_on();
+    scene.note("The other is lost with its worker.");
+    scene.crash().goes_on();
+    scene.note("A person opens it again.");
+    scene.deliver(Item::Reopen { reason: None }).goes_on();
+    assert_scene("a-job-of-a-closed-conversation", &scene);
+}
+
+/// A turn that was interrupted is carried on by no job.
+#[test]
+fn en_6_a_job_after_an_interrupt() {
+    let (mut scene, jobs) = started(true, &["make"]);
+    scene.deliver(Item::Interrupt { reason: None }).goes_on();
+    scene.job_ends(jobs[0], JobEnd::Exited, Some(0), "built").goes_on();
+    scene.say("well?").goes_on();
+    assert_scene("a-job-after-an-interrupt", &scene);
+}
+
+/// What was delivered before the end of a task counts: a job that ended in time was not killed.
+#[test]
+fn en_6_a_job_that_ended_before_its_task() {
+    let (mut scene, jobs) = started(true, &["make", "sleep"]);
+    scene.replies("", vec![question("which?")]);
+    scene.deliver(Item::Cancel { reason: None });
+    scene.job_ends(jobs[1], JobEnd::Exited, Some(0), "slept").goes_on();
+    assert_scene("a-job-that-ended-before-its-task", &scene);
 }

@@ -17,12 +17,10 @@ mod rewinds;
 mod turns;
 mod waits;
 
-use plica_kernel::body::Body;
 use plica_kernel::decide::{CallOutcome, CallPlan};
-use plica_kernel::event::{Budget, CallStatus, JobEnd, Spent, SubtaskStatus};
-use plica_kernel::wake::Item;
+use plica_kernel::event::{Budget, CallStatus};
 
-use crate::common::scene::{Scene, ask, call, outcome, scene, spawn, start, wait};
+use crate::common::scene::{Scene, ask, outcome, scene, spawn, start, wait};
 
 /// The scene's text is the one on record under this name.
 fn assert_scene(name: &str, scene: &Scene) {
@@ -63,19 +61,4 @@ fn open_everything(scene: &mut Scene) {
     ];
     scene.replies("", calls);
     scene.ends(0, CallOutcome { job: Some("sleep 9".into()), ..outcome(CallStatus::Ok, "") });
-}
-
-/// What a child says of its end.
-fn child_ends(scene: &mut Scene, index: u32, background: bool) {
-    let call = call(scene.decision(), index);
-    let child = scene.world.task.id().child(call, 1);
-    let spent = Spent { nano_usd: 1, steps: 2, tokens: 3, wall_ms: 4 };
-    let (answer, status) = (Body::Inline("found it".into()), SubtaskStatus::Completed);
-    scene.deliver(Item::Child { answer, background, call, child, failure: None, spent, status });
-}
-
-/// What the holder of the open job says of its end.
-fn job_ends(scene: &mut Scene) {
-    let job = scene.world.task.governance().open_jobs().next().expect("a job runs").0.seq;
-    scene.deliver(Item::Job { code: Some(0), how: JobEnd::Exited, job, output: "slept".into() });
 }

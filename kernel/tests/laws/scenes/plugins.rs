@@ -114,7 +114,12 @@ fn en_5_en_9_what_observers_return_is_on_record_also_of_a_task_that_is_over() {
     };
     scene.note("An observer saw what was recorded so far, and tells someone.");
     let records = vec![record("seen", "4"), record("through", "5"), record("seen", "5")];
-    scene.records(|draft| observed(draft, Aside { records, sent: vec![sent] }).unwrap());
+    let told = Aside { records, sent: vec![sent] };
+    assert!(!told.is_empty() && Aside::default().is_empty());
+    assert!(
+        !Aside { records: vec![], ..told.clone() }.is_empty() && !Aside { sent: vec![], ..told.clone() }.is_empty()
+    );
+    scene.records(|draft| observed(draft, told).unwrap());
     scene.replies("done", vec![]);
     scene.note("It sees the end as well.");
     let records = vec![record("through", "11")];

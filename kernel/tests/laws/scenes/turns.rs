@@ -1,11 +1,12 @@
 //! Turns: how they end, fail, are interrupted, and how tasks are cancelled.
 
 use plica_kernel::decide::{CallOutcome, fail};
-use plica_kernel::event::{Budget, CallStatus, Failure, FailureReason};
+use plica_kernel::event::{Budget, CallStatus, Failure, FailureReason, JobEnd, SubtaskStatus};
+use plica_kernel::id::Seq;
 use plica_kernel::wake::Item;
 
-use super::{assert_scene, child_ends, everything_open, job_ends};
-use crate::common::scene::{Scene, outcome, scene, scene_of, spawn, start};
+use super::{assert_scene, everything_open};
+use crate::common::scene::{Scene, call, outcome, scene, scene_of, spawn, start};
 
 /// The turn fails for this reason.
 fn fails(scene: &mut Scene, reason: FailureReason, detail: &str) {
@@ -67,9 +68,9 @@ fn rc_8_a_plugin_that_nobody_has_fails_an_interactive_task_too() {
 #[test]
 fn en_6_an_interrupt_stops_the_turn_and_leaves_what_goes_on_in_the_background() {
     let mut scene = everything_open(false);
-    scene.note("A person stops the turn. A child ended before, a job ends as well, a message waits.");
-    child_ends(&mut scene, 5, false);
-    job_ends(&mut scene);
+    scene.note("A person stops the turn, and again at once. A child ended before.");
+    let decision = scene.decision();
+    scene.child_ends(call(decision, 5), false, SubtaskStatus::Completed, "found it");
     scene.deliver(interrupt()).deliver(interrupt()).goes_on();
     assert_scene("interrupt-everything-open", &scene);
 }
@@ -97,15 +98,36 @@ fn en_6_a_cancel_ends_everything_that_is_open() {
     assert_scene("cancel-everything-open", &scene);
 }
 
+/// The job that runs.
+fn open_job(scene: &Scene) -> Seq {
+    scene.world.task.governance().open_jobs().next().expect("a job runs").0.seq
+}
+
 #[test]
 fn en_6_what_has_ended_before_a_cancel_has_ended_so() {
     let mut scene = everything_open(true);
     scene.note("Both children and the job have ended when the cancel is taken.");
-    child_ends(&mut scene, 5, false);
-    child_ends(&mut scene, 6, true);
-    job_ends(&mut scene);
+    let (decision, job) = (scene.decision(), open_job(&scene));
+    scene.child_ends(call(decision, 5), false, SubtaskStatus::Completed, "found it");
+    scene.child_ends(call(decision, 6), true, SubtaskStatus::Completed, "found it too");
+    scene.job_ends(job, JobEnd::Exited, Some(0), "slept");
     scene.deliver(cancel()).goes_on();
     assert_scene("cancel-after-ends", &scene);
+}
+
+#[test]
+fn en_6_a_job_that_has_ended_before_a_task_at_rest_is_cancelled_has_ended_so() {
+    let mut scene = scene(true, Budget::default());
+    scene.replies("", vec![start("{}"), start("{}")]);
+    for index in 0..2 {
+        scene.ends(index, CallOutcome { job: Some("sleep 9".into()), ..outcome(CallStatus::Ok, "") });
+    }
+    scene.replies("both run", vec![]);
+    scene.note("One job has ended when the cancel is taken, the other has not.");
+    let job = open_job(&scene);
+    scene.job_ends(job, JobEnd::Exited, Some(0), "slept");
+    scene.deliver(cancel()).goes_on();
+    assert_scene("cancel-after-a-job", &scene);
 }
 
 #[test]
