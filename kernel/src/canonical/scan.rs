@@ -33,7 +33,7 @@ pub(super) fn copy_plain(from: &[u8], to: &mut [u8]) -> (usize, bool) {
             return (index * WORD + marks.trailing_zeros() as usize / 8, true);
         }
     }
-    let done = whole * WORD;
+    let done = words[..whole].as_flattened().len();
     // One byte beyond the room is enough to know that plain text goes on.
     let rest = &from[done..from.len().min(to.len() + 1)];
     let plain = plain_len(rest);

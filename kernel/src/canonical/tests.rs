@@ -168,7 +168,15 @@ fn ev_1_every_type_has_its_text() {
     let named = Shape::Named(Backwards { zebra: 1, middle: None, alpha: vec![] });
     check_text(named, r#"{"Named":{"alpha":[],"zebra":1}}"#);
     assert_eq!(to_vec(&i128::from(INTEGER_MAX)).unwrap(), to_vec(&INTEGER_MAX).unwrap());
-    for other in [r#"{"Plain":null}"#, r#"{"Holding":null}"#, r#""Holding""#, r#"{"Holding":1,"Plain":1}"#, "{}", "7"] {
+    for other in [
+        r#"{"Plain":null}"#,
+        r#"{"Plain":}"#,
+        r#"{"Holding":null}"#,
+        r#""Holding""#,
+        r#"{"Holding":1,"Plain":1}"#,
+        "{}",
+        "7",
+    ] {
         assert!(from_slice::<Shape>(other.as_bytes()).is_err(), "{other}");
     }
 }
