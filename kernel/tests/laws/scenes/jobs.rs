@@ -107,7 +107,7 @@ fn en_6_a_job_after_an_interrupt() {
 #[test]
 fn en_6_a_job_that_ended_before_its_task() {
     let (mut scene, jobs) = started(true, &["make", "sleep"]);
-    scene.replies("", vec![question("which?")]);
+    scene.replies("they run", vec![]);
     scene.deliver(Item::Cancel { reason: None });
     scene.job_ends(jobs[1], JobEnd::Exited, Some(0), "slept").goes_on();
     assert_scene("a-job-that-ended-before-its-task", &scene);
