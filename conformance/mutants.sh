@@ -25,6 +25,13 @@ excludes=(
     --exclude-re 'impl fmt::Debug for'
     --exclude-re 'impl fmt::Display for (ContentRef|Blocked)'
     --exclude-re '::expecting'
+    # Room that a text is given from the start: with another it grows.
+    --exclude-re 'replace \+ with \* in Envelope::seal'
+    # Of the marks of a word the lowest counts, and at that byte only one of the three can stand.
+    --exclude-re 'replace \| with \^ in special'
+    # Bytes give the order faster than UTF-16 units where both agree; where they do not, units are asked.
+    --exclude-re 'replace match guard a < 0xee \|\| b < 0xee with false in name_order'
+    --exclude-re 'replace \|\| with && in name_order'
 )
 
 # The kernel's own tests alone: a law that only the engine's tests notice has no test here.

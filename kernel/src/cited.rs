@@ -83,15 +83,16 @@ impl<'de> Visitor<'de> for AnyNode {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::default())
+        Ok(Default::default())
     }
 
     fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
+        Ok(Default::default())
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Node, E> {
-        Ok(Node { references: Vec::new(), scalar: u64::try_from(number).ok().map(Scalar::Number) })
+    /// A negative number, which is no size; the others come as `u64`.
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Default::default())
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Node, E> {

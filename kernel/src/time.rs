@@ -16,12 +16,10 @@ const MAX: i64 = 253_402_300_799_999_999;
 impl Timestamp {
     /// The moment `micros` after the Unix epoch, held within the years 0 to 9999.
     pub const fn from_micros(micros: i64) -> Self {
-        Self(if micros < MIN {
-            MIN
-        } else if micros > MAX {
-            MAX
-        } else {
-            micros
+        Self(match micros {
+            ..=MIN => MIN,
+            MAX.. => MAX,
+            _ => micros,
         })
     }
 
@@ -37,9 +35,8 @@ impl Timestamp {
     }
 
     /// Milliseconds from `earlier` to this moment; 0 when it is not earlier.
-    pub const fn millis_since(self, earlier: Self) -> u64 {
-        let micros = self.0 - earlier.0;
-        if micros < 0 { 0 } else { (micros / 1000) as u64 }
+    pub fn millis_since(self, earlier: Self) -> u64 {
+        u64::try_from((self.0 - earlier.0) / 1000).unwrap_or(0)
     }
 
     /// Reads the one spelling there is; anything else is `None`.
@@ -92,7 +89,7 @@ const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
 
-/// Writes `value` with leading zeros over all of `digits`.
+/// Writes the last digits of `value`, leading zeros included, over all of `digits`.
 fn write_digits(digits: &mut [u8], mut value: i64) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
@@ -105,7 +102,7 @@ impl Timestamp {
     fn with_text<T>(self, take: impl FnOnce(&str) -> T) -> T {
         let (year, month, day) = civil_from_days(self.0.div_euclid(MICROS_PER_DAY));
         let micros = self.0.rem_euclid(MICROS_PER_DAY);
-        let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+        let seconds = micros / 1_000_000;
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         write_digits(&mut text[0..4], year);
         write_digits(&mut text[5..7], month);

@@ -30,15 +30,18 @@ impl Hash {
         for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
             let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
             seen |= high | low;
-            *byte = high << 4 | low & 15;
+            *byte = high.wrapping_mul(16).wrapping_add(low);
         }
-        (seen < 16).then_some(Self(bytes))
+        (seen != NO_DIGIT).then_some(Self(bytes))
     }
 }
 
-/// The value of each hexadecimal digit; of any other byte more than a digit can have.
+/// The value of a byte that is no digit: all bits, so that one among others shows.
+const NO_DIGIT: u8 = u8::MAX;
+
+/// The value of each hexadecimal digit.
 const NIBBLES: [u8; 256] = {
-    let mut values = [u8::MAX; 256];
+    let mut values = [NO_DIGIT; 256];
     let mut digit = 0;
     while digit < 16 {
         values[b"0123456789abcdef"[digit] as usize] = digit as u8;

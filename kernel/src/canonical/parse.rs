@@ -181,9 +181,8 @@ impl<'de> Parser<'de> {
 
     /// Makes room for a word more than `len` bytes of a string that is put together.
     fn make_room(&mut self, len: usize) {
-        if self.unescaped.len() < len + WORD {
-            self.unescaped.resize((len + WORD) * 2, 0);
-        }
+        let room = (len + WORD).next_power_of_two();
+        self.unescaped.resize(self.unescaped.len().max(room), 0);
     }
 
     /// Passes over a string without keeping it.
@@ -377,7 +376,7 @@ impl<'de> de::EnumAccess<'de> for Variant<'_, 'de> {
 impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
     type Error = CanonicalError;
     fn unit_variant(self) -> Result<(), CanonicalError> {
-        de::Deserialize::deserialize(self.0)
+        Err(de::Error::custom("a variant that holds nothing is written as a text"))
     }
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, CanonicalError> {
         seed.deserialize(self.0)

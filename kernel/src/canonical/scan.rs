@@ -34,10 +34,8 @@ pub(super) fn copy_plain(from: &[u8], to: &mut [u8]) -> (usize, bool) {
         }
     }
     let done = whole * WORD;
-    if whole < words.len() {
-        return (done, false);
-    }
-    let rest = &from[done..];
+    // One byte beyond the room is enough to know that plain text goes on.
+    let rest = &from[done..from.len().min(to.len() + 1)];
     let plain = plain_len(rest);
     let fits = plain.min(to.len() - done);
     to[done..done + fits].copy_from_slice(&rest[..fits]);
@@ -59,6 +57,23 @@ const fn below(word: u64, bound: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Every length of plain text meets every room, with and without an end behind it.
+    #[test]
+    fn ev_1_plain_text_is_copied_into_any_room() {
+        for (len, room) in (0..=36).flat_map(|len| (0..=36).map(move |room| (len, room))) {
+            for end in [&b""[..], b"\"", b"\\more than a word of text"] {
+                let from = [&b"0123456789abcdefghijklmnopqrstuvwxyz"[..len], end].concat();
+                let mut to = std::vec![0; room];
+                let (copied, ended) = copy_plain(&from, &mut to);
+                assert_eq!(to[..copied], from[..copied]);
+                assert!(copied == len || (copied < len && copied + WORD > room), "{copied} of {len} into {room}");
+                // Where the room ends within a word of the end, a further look may be needed to see it.
+                assert!(if ended { copied == len } else { copied + WORD > room }, "{copied} of {len} into {room}");
+                assert!(ended || len + end.len() > room, "{copied} of {len} into {room}");
+            }
+        }
+    }
 
     proptest! {
         #[test]

@@ -168,6 +168,9 @@ fn ev_1_every_type_has_its_text() {
     let named = Shape::Named(Backwards { zebra: 1, middle: None, alpha: vec![] });
     check_text(named, r#"{"Named":{"alpha":[],"zebra":1}}"#);
     assert_eq!(to_vec(&i128::from(INTEGER_MAX)).unwrap(), to_vec(&INTEGER_MAX).unwrap());
+    for other in [r#"{"Plain":null}"#, r#"{"Holding":null}"#, r#""Holding""#, r#"{"Holding":1,"Plain":1}"#, "{}", "7"] {
+        assert!(from_slice::<Shape>(other.as_bytes()).is_err(), "{other}");
+    }
 }
 
 #[test]
@@ -217,11 +220,13 @@ fn ev_1_members_are_put_in_order() {
         ("\u{ffff}", serde_json::json!(3)),
         ("\u{d7ff}", serde_json::json!(4)),
         ("aa", serde_json::json!(5)),
+        ("ab\"c\\d", serde_json::json!(8)),
+        ("abc\n", serde_json::json!(9)),
         ("a", serde_json::json!(6)),
         ("", serde_json::json!(7)),
     ]);
     let text = concat!(
-        r#"{"":7,"a":6,"a\"b":[[],{},"[","\\"],"aa":5,"z":{"a":"\"\\,","b":[1,{"c":"},{"}]},"#,
+        r#"{"":7,"a":6,"a\"b":[[],{},"[","\\"],"aa":5,"ab\"c\\d":8,"abc\n":9,"z":{"a":"\"\\,","b":[1,{"c":"},{"}]},"#,
         "\"\u{d7ff}\":4,\"\u{1f600}\":2,\"\u{e000}\":1,\"\u{ffff}\":3}"
     );
     assert_eq!(String::from_utf8(to_vec(&out).unwrap()).unwrap(), text);
@@ -359,6 +364,8 @@ fn ev_4_hashes_are_64_lower_case_digits() {
             let mut text: Vec<char> = digits.chars().collect();
             text[at] = other;
             assert_eq!(Hash::parse(&text.iter().collect::<String>()), None, "{other} at {at}");
+            text[at ^ 1] = other;
+            assert_eq!(Hash::parse(&text.iter().collect::<String>()), None, "{other} beside {at}");
         }
     }
     assert_eq!((Hash::parse(&digits[1..]), Hash::parse(&(digits.clone() + "0"))), (None, None));

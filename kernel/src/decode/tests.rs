@@ -119,8 +119,11 @@ fn ev_7_a_payload_or_body_that_is_too_large_is_not_sealed() {
     assert!(of(PAYLOAD_BYTES_MAX - frame).is_ok());
     let error = of(PAYLOAD_BYTES_MAX - frame + 1).unwrap_err().to_string();
     assert!(error.starts_with("payload too large: TaskCancelled at seq 7 of task t has 4097 bytes"), "{error}");
-    let mut event = cancelled();
-    event.actor = "x".repeat(EVENT_BYTES_MAX);
+    let mut event = envelope(TaskCancelled { reason: Some("x".repeat(PAYLOAD_BYTES_MAX - frame)) }.into());
+    let rest = event.seal().unwrap().body.len() - event.actor.len();
+    event.actor = "x".repeat(EVENT_BYTES_MAX - rest);
+    assert_eq!(decode_trusted(&event.seal().unwrap().body), Ok(event.clone()), "both are as large as they may be");
+    event.actor.push('x');
     assert!(event.seal().is_err());
 }
 

@@ -119,7 +119,8 @@ impl<T: Serialize + DeserializeOwned> List<T> {
             Some(at) => self.segments[at].reference.clone(),
             None => self.unread.as_ref().map(|sealed| sealed.last.clone()),
         };
-        if written < self.segments.len() {
+        // What is shared with a clone is copied only if something is new.
+        if !self.segments[written..].is_empty() {
             for segment in &mut Arc::make_mut(&mut self.segments)[written..] {
                 let bytes = to_vec(&SegmentOut { items: &segment.items, prev: last.as_ref() })?;
                 let blob = Blob::new(MEDIA_SEGMENT, bytes);

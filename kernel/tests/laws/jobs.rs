@@ -253,6 +253,25 @@ fn sn_1_after_a_rewind_the_model_is_told_of_the_jobs_that_it_knows() {
     assert_eq!(told, Some(vec![first]));
 }
 
+/// What the model was told of before the landing it knows; what had ended there untold, it is told.
+#[test]
+fn sn_1_a_rewind_takes_back_what_the_model_was_told_since() {
+    let (mut hand, job) = resting();
+    hand.caused(job, ended(0));
+    let untold = hand.head();
+    hand.wake();
+    hand.push(MessagesAppended { jobs: vec![job], messages: vec![] });
+    hand.say("more");
+    hand.reply(&[text("done")]);
+    let told = hand.rest();
+    for (landing, again) in [(untold, vec![job]), (told, vec![])] {
+        let mut hand = hand.clone();
+        hand.push(TaskRewound { to_seq: landing });
+        let jobs: Vec<Seq> = hand.task().governance().untold_jobs().map(|ended| ended.job).collect();
+        assert_eq!(jobs, again, "to {landing}");
+    }
+}
+
 /// SN-2: what has ended and was told does not grow without bound.
 #[test]
 fn sn_2_the_last_jobs_are_kept() {

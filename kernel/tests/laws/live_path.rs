@@ -16,7 +16,7 @@ use crate::common::{Choices, fold, fold_with, log};
 /// What is alive of a log, and what it says.
 #[derive(Debug, Default, PartialEq)]
 pub struct Told {
-    conversation: Vec<String>,
+    pub conversation: Vec<String>,
     notes: Vec<String>,
     thinking: usize,
     turns: Vec<u64>,

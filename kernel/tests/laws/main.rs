@@ -14,6 +14,7 @@ mod golden;
 mod house;
 mod items;
 mod jobs;
+mod landings;
 mod live_path;
 mod places;
 mod plugins;

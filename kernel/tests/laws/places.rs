@@ -202,6 +202,11 @@ fn places() -> Vec<(&'static str, Hand)> {
         ("replied", replied()),
         ("decided on two calls", decided().0),
         ("call runs", running().0),
+        ("call to start again", {
+            let (mut hand, first, action) = running();
+            hand.caused(action, ToolCallFinished { again: true, ..finished(first, CallStatus::Interrupted, "") });
+            hand
+        }),
         ("approval pending", ruled_on(None)),
         ("call approved", ruled_on(Some(ApprovalVerdict::Approve))),
         ("call refused", ruled_on(Some(ApprovalVerdict::Deny))),

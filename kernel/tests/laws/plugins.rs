@@ -181,6 +181,30 @@ fn en_8_a_task_at_rest_is_revised_without_being_woken() {
     assert_eq!(world.task.agent(), "other");
 }
 
+/// A call that waits to be let run keeps the tool that it was asked for; what else the new
+/// definition names is pinned anew.
+#[test]
+fn en_8_a_revision_keeps_the_tools_of_calls_that_wait() {
+    let mut hand = Hand::begin(true);
+    hand.say("go");
+    let guard = PluginPin { kind: PluginKind::Guard, ..pin("Tool", "1") };
+    hand.push(PluginsPinned { plugins: vec![guard, pin("Tool", "1"), pin("Other", "1")] });
+    let decision = hand.reply(&[tool_use()]);
+    hand.push(hand::asked(hand::call(decision, 0)));
+    let revised = AgentRevised {
+        agent: "other".into(),
+        budget: Budget::default(),
+        definition: ContentRef::of(MEDIA_DEFINITION, b"{}"),
+        interactive: true,
+        refused: Some("the workspace stays".into()),
+    };
+    let pins = hand.task().governance().pins.clone();
+    hand.push(revised.clone());
+    assert_eq!(hand.task().governance().pins, pins, "a refused one changes nothing");
+    hand.push(AgentRevised { refused: None, ..revised });
+    assert_eq!(hand.task().governance().pins, [pin("Tool", "1")]);
+}
+
 /// Grants stay granted, and what was spent stays spent.
 #[test]
 fn en_8_a_revision_keeps_grants_and_refills_nothing() {
