@@ -1,13 +1,15 @@
 //! What the laws are tried on: logs that the machine itself walked into, logs made by hand, and
 //! a fold that goes by whichever snapshots it is allowed to see.
 
+pub mod habits;
 pub mod hand;
 pub mod log;
 pub mod scene;
 pub mod world;
 
+pub use habits::Habits;
 pub use log::{Log, fold, fold_at, fold_with};
-pub use world::{Habits, World};
+pub use world::World;
 
 /// A generator of choices (splitmix64): a walk is its seed and its length and nothing else.
 #[derive(Debug, Clone)]

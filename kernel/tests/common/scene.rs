@@ -20,9 +20,9 @@ use plica_kernel::state::Task;
 use plica_kernel::wake::Item;
 use serde_json::Value;
 
-use super::fold_at;
 use super::log::verify_log;
-use super::world::{Habits, World, composer, created, text_of};
+use super::world::{World, composer, created, text_of};
+use super::{Habits, fold_at};
 
 /// JSON without the hashes that follow from how the kernel folds: those change with its sources,
 /// and a scene only with what the kernel decides.
