@@ -26,8 +26,9 @@ pub struct Book {
 #[derive(Debug, Clone)]
 pub struct Landing {
     pub log: Log,
-    /// How much of the conversation the model had been shown.
-    pub shown: usize,
+    /// The longest conversation that the model had been shown. What was left behind since may have
+    /// gone on otherwise than what is shown now.
+    pub shown: Vec<String>,
 }
 
 impl Book {
@@ -39,11 +40,11 @@ impl Book {
             let to = event.number("to_seq");
             let landing =
                 self.landings.get(&to).ok_or_else(|| format!("rewound to event {to}, where a turn was under way"))?;
-            self.shown.truncate(landing.shown);
+            self.shown.clone_from(&landing.shown);
             self.log.jobs.went_back(&landing.log.jobs);
         }
         if self.log.rests_between_turns {
-            self.landings.insert(event.seq, Landing { log: self.log.clone(), shown: self.shown.len() });
+            self.landings.insert(event.seq, Landing { log: self.log.clone(), shown: self.shown.clone() });
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ impl Oracle {
         let landing = source.and_then(|book| {
             let landing = book.landings.get(&event.number("source_seq"))?;
             let same = event.payload["source_hash"] == landing.log.hash.as_str();
-            same.then(|| (landing.log.branch(), book.shown.iter().take(landing.shown).cloned().collect()))
+            same.then(|| (landing.log.branch(), landing.shown.clone()))
         });
         match landing {
             Some((log, shown)) => {
