@@ -10,6 +10,7 @@ use plica_conformance::{Log, note, opening_facts};
 use plica_kernel::canonical::Hash;
 use plica_kernel::decode::decode;
 use plica_kernel::id::{Epoch, LedgerId, Position, Seq, TaskId};
+use plica_kernel::limits::IDLE_CLAIMS_MAX;
 use plica_kernel::row::Status;
 use plica_kernel::time::Timestamp;
 use plica_kernel::wake::{Alternative, Item, Wake, WakeKey};
@@ -35,6 +36,8 @@ struct Known {
     /// Which of the claims ever given out may write.
     holder: Option<usize>,
     lease_until: Timestamp,
+    /// Claims since the last append.
+    idle_claims: u32,
     delivered: BTreeMap<String, Position>,
     taken: BTreeSet<Position>,
 }
@@ -90,6 +93,7 @@ impl Model {
             epoch: Epoch(0),
             holder: None,
             lease_until: Timestamp::from_micros(0),
+            idle_claims: 0,
             delivered: BTreeMap::new(),
             taken: BTreeSet::new(),
         });
@@ -116,6 +120,19 @@ impl Model {
             assert!(known.holder.is_none() || known.lease_until <= now, "a held task is handed out");
             self.held(index, claimed);
         }
+        self.see_blocked(now);
+    }
+
+    /// A claim too many takes a task from whoever let its lease run out, and hands it to nobody.
+    fn see_blocked(&mut self, now: Timestamp) {
+        for known in self.tasks.iter_mut().filter(|known| known.holder.is_some()) {
+            let row = at_once(self.store.row(&known.log.id)).expect("rows can be read").expect("the task has a row");
+            if row.blocked.is_some() {
+                assert!(known.idle_claims + 1 >= IDLE_CLAIMS_MAX, "a task is blocked too soon");
+                assert!(known.lease_until <= now, "a held task is blocked");
+                known.holder = None;
+            }
+        }
     }
 
     fn index_of(&self, task: &TaskId) -> usize {
@@ -129,6 +146,7 @@ impl Model {
         assert!(claimed.items.iter().all(|item| !known.taken.contains(&item.position)), "an item is seen again");
         assert_eq!(claimed.items.len() + known.taken.len(), known.delivered.len(), "an item is not seen");
         known.epoch = claimed.claim.epoch;
+        known.idle_claims += 1;
         known.lease_until = claimed.lease_until;
         known.holder = Some(self.claims.len());
         self.claims.push((index, claimed));
@@ -199,6 +217,7 @@ impl Model {
     fn written(&mut self, claim: usize, task: usize, batch: &Batch, verdict: Verdict) {
         let known = &mut self.tasks[task];
         known.log.accept(batch);
+        known.idle_claims = 0;
         known.written.extend(batch.events.iter().map(|event| event.hash));
         for position in &batch.consumed {
             assert!(known.taken.insert(*position), "an item is taken twice");
