@@ -8,7 +8,7 @@ use alloc::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::{CanonicalError, Domain, Hash, Written, to_text};
+use crate::canonical::{CanonicalError, Domain, Hash, Written, to_vec, to_vec_of};
 use crate::event::{EventType, Payload};
 use crate::id::{Epoch, RunId, Seq, TaskId};
 use crate::limits::{EVENT_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -87,7 +87,7 @@ impl Envelope {
     /// [`SealError`]; nothing else can go wrong.
     pub fn seal(&self) -> Result<SealedEvent, SealError> {
         let place = |source| SealError::Canonical { task: self.task.clone(), seq: self.seq, source };
-        let payload = to_text(&self.payload, PAYLOAD_ROOM).map_err(place)?;
+        let payload = to_vec(&self.payload).map_err(place)?;
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(SealError::PayloadTooLarge {
                 task: self.task.clone(),
@@ -115,7 +115,7 @@ impl Envelope {
             kind: self.kind().name(),
             v: FORMAT,
         };
-        let body = to_text(&members, payload.len() + FRAME_ROOM).map_err(place)?.into_bytes();
+        let body = to_vec_of(&members, payload.len() + FRAME_ROOM).map_err(place)?;
         if body.len() > EVENT_BYTES_MAX {
             return Err(SealError::PayloadTooLarge {
                 task: self.task.clone(),
@@ -129,8 +129,7 @@ impl Envelope {
     }
 }
 
-/// Room for most payloads, and for everything else in a body.
-const PAYLOAD_ROOM: usize = 1024;
+/// Room for everything else in a body.
 const FRAME_ROOM: usize = 512;
 
 fn is_zero(value: &u32) -> bool {

@@ -1,10 +1,9 @@
-use alloc::string::String;
 use core::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
-use super::write::write_string;
+use super::buffer::Buffer;
 use crate::id::{LedgerId, TaskId};
 
 /// A SHA-256 value; as text, 64 lower-case hexadecimal digits.
@@ -155,10 +154,11 @@ pub fn content_hash(bytes: &[u8]) -> Hash {
 
 /// The `prev` of the first event of `task` in the store named `ledger` (EV-4).
 pub fn genesis_hash(ledger: &LedgerId, task: &TaskId) -> Hash {
-    let mut text = String::from("{\"ledger\":");
-    write_string(&mut text, ledger.as_str());
-    text.push_str(",\"task\":");
-    write_string(&mut text, task.as_str());
-    text.push('}');
+    let mut text = Buffer::with_room(128);
+    text.extend(b"{\"ledger\":");
+    text.string(ledger.as_str());
+    text.extend(b",\"task\":");
+    text.string(task.as_str());
+    text.push(b'}');
     Domain::Genesis.hash(text.as_bytes())
 }

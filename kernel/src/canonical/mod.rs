@@ -14,6 +14,7 @@
 //! that the target type ignores; [`to_vec`] can write nothing else, whatever order a
 //! struct declares its fields in (EV-2).
 
+mod buffer;
 mod digest;
 mod parse;
 mod scan;
@@ -25,8 +26,8 @@ mod tests;
 pub use digest::{Domain, Hash, Hasher, content_hash, genesis_hash};
 pub(crate) use parse::from_slice_with;
 pub use parse::{Raw, check, from_slice};
-pub(crate) use write::{Written, to_text};
-pub use write::{string_len, to_vec, write_string};
+pub(crate) use write::{Written, to_vec_of};
+pub use write::{string_len, to_vec};
 
 /// The deepest nesting of arrays and objects that is read or written.
 pub const DEPTH_MAX: usize = 32;

@@ -42,6 +42,11 @@ pub(super) fn copy_plain(from: &[u8], to: &mut [u8]) -> (usize, bool) {
     (done + fits, fits == plain)
 }
 
+/// Whether any byte of a word cannot stand in a string as it is.
+pub(super) fn has_special(word: [u8; WORD]) -> bool {
+    special(u64::from_le_bytes(word)) != 0
+}
+
 /// A mark on the high bit of each byte that is special. Bytes above a marked one may be marked
 /// falsely, by the borrow of the subtraction; the lowest mark is always true.
 const fn special(word: u64) -> u64 {

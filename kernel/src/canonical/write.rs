@@ -8,7 +8,7 @@ use core::{cmp::Ordering, fmt};
 
 use serde::ser::{self, Serialize, Serializer};
 
-use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, scan::plain_len};
+use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, buffer::Buffer, scan::plain_len};
 
 /// Writes `value` as canonical bytes.
 ///
@@ -16,67 +16,35 @@ use super::{CanonicalError, DEPTH_MAX, INTEGER_MAX, scan::plain_len};
 /// [`CanonicalError::Unrepresentable`] for floats, integers beyond ±(2^53−1), nesting over
 /// 32, map keys that are not text, and duplicate names.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CanonicalError> {
-    to_text(value, 256).map(String::into_bytes)
+    to_vec_of(value, ROOM)
 }
 
-/// [`to_vec`] as text, with room for `size` bytes from the start.
-pub(crate) fn to_text<T: Serialize + ?Sized>(value: &T, size: usize) -> Result<String, CanonicalError> {
-    let mut writer = Writer { out: String::with_capacity(size), depth: 0, written: false };
+/// Room for most payloads.
+const ROOM: usize = 1024;
+
+/// [`to_vec`] with room for `size` bytes from the start.
+pub(crate) fn to_vec_of<T: Serialize + ?Sized>(value: &T, size: usize) -> Result<Vec<u8>, CanonicalError> {
+    let mut writer = Writer { out: Buffer::with_room(size), depth: 0, written: false };
     value.serialize(&mut writer)?;
-    Ok(writer.out)
+    Ok(writer.out.into_vec())
 }
 
 /// A piece of canonical text that was written before and goes into a larger one as it stands.
 /// Nothing outside the kernel can make one, so the writer can trust it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written<'a>(pub(crate) &'a str);
+pub(crate) struct Written<'a>(pub(crate) &'a [u8]);
 
 const WRITTEN: &str = "$plica::canonical::Written";
 
 impl Serialize for Written<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_newtype_struct(WRITTEN, self.0)
-    }
-}
-
-/// Appends `text` as a canonical JSON string, quotes included.
-pub fn write_string(out: &mut String, text: &str) {
-    out.push('"');
-    write_escaped(out, text);
-    out.push('"');
-}
-
-fn write_escaped(out: &mut String, text: &str) {
-    let mut rest = text;
-    loop {
-        let plain = plain_len(rest.as_bytes());
-        let (before, after) = rest.split_at(plain);
-        out.push_str(before);
-        let Some(byte) = after.bytes().next() else { return };
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            0x08 => out.push_str("\\b"),
-            0x09 => out.push_str("\\t"),
-            0x0a => out.push_str("\\n"),
-            0x0c => out.push_str("\\f"),
-            0x0d => out.push_str("\\r"),
-            _ => {
-                out.push_str(if byte < 0x10 { "\\u000" } else { "\\u001" });
-                out.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
+        struct Bytes<'a>(&'a [u8]);
+        impl Serialize for Bytes<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_bytes(self.0)
             }
         }
-        rest = &after[1..];
-    }
-}
-
-/// Takes formatted text and escapes it as it comes.
-struct Escaping<'a>(&'a mut String);
-
-impl fmt::Write for Escaping<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        write_escaped(self.0, text);
-        Ok(())
+        serializer.serialize_newtype_struct(WRITTEN, &Bytes(self.0))
     }
 }
 
@@ -102,16 +70,16 @@ pub(super) fn name_order(a: &str, b: &str) -> Ordering {
 }
 
 struct Writer {
-    out: String,
+    out: Buffer,
     depth: usize,
-    /// Whether the next text was [`Written`] before.
+    /// Whether the next bytes were [`Written`] before.
     written: bool,
 }
 
 impl Writer {
     fn integer(&mut self, value: i64) -> Result<(), CanonicalError> {
         if value < 0 {
-            self.out.push('-');
+            self.out.push(b'-');
         }
         self.natural(value.unsigned_abs())
     }
@@ -131,11 +99,11 @@ impl Writer {
                 break;
             }
         }
-        self.out.push_str(core::str::from_utf8(&digits[at..]).unwrap_or_default());
+        self.out.extend(&digits[at..]);
         Ok(())
     }
 
-    fn open(&mut self, bracket: char) -> Result<(), CanonicalError> {
+    fn open(&mut self, bracket: u8) -> Result<(), CanonicalError> {
         if self.depth == DEPTH_MAX {
             return Err(CanonicalError::Unrepresentable("nesting deeper than 32".to_string()));
         }
@@ -144,7 +112,7 @@ impl Writer {
         Ok(())
     }
 
-    fn close(&mut self, bracket: char) {
+    fn close(&mut self, bracket: u8) {
         self.depth -= 1;
         self.out.push(bracket);
     }
@@ -167,18 +135,18 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn new(writer: &'a mut Writer) -> Result<Self, CanonicalError> {
-        writer.open('{')?;
+        writer.open(b'{')?;
         let start = writer.out.len();
         Ok(Self { writer, start, sorted: true, last: None })
     }
 
     fn name(&mut self, name: Cow<'static, str>) {
         if let Some(last) = &self.last {
-            self.writer.out.push(',');
+            self.writer.out.push(b',');
             self.sorted &= name_order(last, &name) == Ordering::Less;
         }
-        write_string(&mut self.writer.out, &name);
-        self.writer.out.push(':');
+        self.writer.out.string(&name);
+        self.writer.out.push(b':');
         self.last = Some(name);
     }
 
@@ -188,18 +156,18 @@ impl<'a> Members<'a> {
 
     fn finish(self) -> Result<(), CanonicalError> {
         if !self.sorted {
-            let ordered = in_order(&self.writer.out[self.start..])?;
+            let ordered = in_order(&self.writer.out.as_bytes()[self.start..])?;
             self.writer.out.truncate(self.start);
-            self.writer.out.push_str(&ordered);
+            self.writer.out.extend(&ordered);
         }
-        self.writer.close('}');
+        self.writer.close(b'}');
         Ok(())
     }
 }
 
 /// Puts members that were written in another order into theirs.
-fn in_order(text: &str) -> Result<String, CanonicalError> {
-    let mut members: Vec<(String, &str)> = Vec::new();
+fn in_order(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
+    let mut members: Vec<(String, &[u8])> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (member, after) = first_member(rest);
@@ -210,20 +178,20 @@ fn in_order(text: &str) -> Result<String, CanonicalError> {
     if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(CanonicalError::Unrepresentable(format!("duplicate name {}", pair[0].0)));
     }
-    let mut ordered = String::with_capacity(text.len());
+    let mut ordered = Vec::with_capacity(text.len());
     for (index, (_, member)) in members.iter().enumerate() {
         if index > 0 {
-            ordered.push(',');
+            ordered.push(b',');
         }
-        ordered.push_str(member);
+        ordered.extend_from_slice(member);
     }
     Ok(ordered)
 }
 
 /// Splits off the first of some members, without the comma after it.
-fn first_member(text: &str) -> (&str, &str) {
+fn first_member(text: &[u8]) -> (&[u8], &[u8]) {
     let (mut depth, mut quoted, mut escaped) = (0, false, false);
-    for (at, byte) in text.bytes().enumerate() {
+    for (at, byte) in text.iter().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
@@ -235,17 +203,17 @@ fn first_member(text: &str) -> (&str, &str) {
             _ => {}
         }
     }
-    (text, "")
+    (text, &[])
 }
 
 /// The name of a member that this writer wrote.
-fn name_of(member: &str) -> Result<String, CanonicalError> {
+fn name_of(member: &[u8]) -> Result<String, CanonicalError> {
     let mut end = 1;
     loop {
-        end += plain_len(&member.as_bytes()[end..]);
-        match member.as_bytes().get(end) {
+        end += plain_len(&member[end..]);
+        match member.get(end) {
             Some(b'\\') => end += 2,
-            _ => return super::from_slice(&member.as_bytes()[..=end]),
+            _ => return super::from_slice(&member[..=end]),
         }
     }
 }
@@ -256,9 +224,9 @@ fn beyond(value: impl fmt::Display) -> CanonicalError {
 
 /// Writes a variant that carries data as an object of one member.
 fn variant_open(writer: &mut Writer, variant: &str) -> Result<(), CanonicalError> {
-    writer.open('{')?;
-    write_string(&mut writer.out, variant);
-    writer.out.push(':');
+    writer.open(b'{')?;
+    writer.out.string(variant);
+    writer.out.push(b':');
     Ok(())
 }
 
@@ -274,7 +242,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
     type SerializeStructVariant = ser::Impossible<(), CanonicalError>;
 
     fn serialize_bool(self, value: bool) -> Result<(), CanonicalError> {
-        self.out.push_str(if value { "true" } else { "false" });
+        self.out.extend(if value { b"true" } else { b"false" });
         Ok(())
     }
     fn serialize_i8(self, value: i8) -> Result<(), CanonicalError> {
@@ -314,15 +282,15 @@ impl<'a> ser::Serializer for &'a mut Writer {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
     fn serialize_str(self, value: &str) -> Result<(), CanonicalError> {
-        if core::mem::take(&mut self.written) {
-            self.out.push_str(value);
-        } else {
-            write_string(&mut self.out, value);
-        }
+        self.out.string(value);
         Ok(())
     }
-    fn serialize_bytes(self, _: &[u8]) -> Result<(), CanonicalError> {
-        Err(CanonicalError::Unrepresentable("raw bytes".to_string()))
+    fn serialize_bytes(self, value: &[u8]) -> Result<(), CanonicalError> {
+        if !core::mem::take(&mut self.written) {
+            return Err(CanonicalError::Unrepresentable("raw bytes".to_string()));
+        }
+        self.out.extend(value);
+        Ok(())
     }
     fn serialize_none(self) -> Result<(), CanonicalError> {
         self.serialize_unit()
@@ -331,7 +299,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
         value.serialize(self)
     }
     fn serialize_unit(self) -> Result<(), CanonicalError> {
-        self.out.push_str("null");
+        self.out.extend(b"null");
         Ok(())
     }
     fn serialize_unit_struct(self, _: &'static str) -> Result<(), CanonicalError> {
@@ -357,11 +325,11 @@ impl<'a> ser::Serializer for &'a mut Writer {
     ) -> Result<(), CanonicalError> {
         variant_open(self, variant)?;
         value.serialize(&mut *self)?;
-        self.close('}');
+        self.close(b'}');
         Ok(())
     }
     fn serialize_seq(self, _: Option<usize>) -> Result<List<'a>, CanonicalError> {
-        self.open('[')?;
+        self.open(b'[')?;
         Ok(List { writer: self, empty: true })
     }
     fn serialize_tuple(self, len: usize) -> Result<List<'a>, CanonicalError> {
@@ -395,11 +363,11 @@ impl<'a> ser::Serializer for &'a mut Writer {
         Err(CanonicalError::Unrepresentable(format!("struct variant {variant}")))
     }
     fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result<(), CanonicalError> {
-        self.out.push('"');
+        self.out.push(b'"');
         // Writing to a text fails only when the value's own formatting does.
-        let written = fmt::Write::write_fmt(&mut Escaping(&mut self.out), format_args!("{value}"));
+        let written = fmt::Write::write_fmt(&mut self.out, format_args!("{value}"));
         written.map_err(|_| CanonicalError::Unrepresentable("a value that cannot be formatted".to_string()))?;
-        self.out.push('"');
+        self.out.push(b'"');
         Ok(())
     }
 }
@@ -407,7 +375,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
 impl List<'_> {
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         if !core::mem::take(&mut self.empty) {
-            self.writer.out.push(',');
+            self.writer.out.push(b',');
         }
         value.serialize(&mut *self.writer)
     }
@@ -420,7 +388,7 @@ impl ser::SerializeSeq for List<'_> {
         self.item(value)
     }
     fn end(self) -> Result<(), CanonicalError> {
-        self.writer.close(']');
+        self.writer.close(b']');
         Ok(())
     }
 }
@@ -432,7 +400,7 @@ impl ser::SerializeTuple for List<'_> {
         self.item(value)
     }
     fn end(self) -> Result<(), CanonicalError> {
-        self.writer.close(']');
+        self.writer.close(b']');
         Ok(())
     }
 }
@@ -444,7 +412,7 @@ impl ser::SerializeTupleStruct for List<'_> {
         self.item(value)
     }
     fn end(self) -> Result<(), CanonicalError> {
-        self.writer.close(']');
+        self.writer.close(b']');
         Ok(())
     }
 }
@@ -453,10 +421,14 @@ impl ser::SerializeMap for Members<'_> {
     type Ok = ();
     type Error = CanonicalError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {
-        let mut text = Writer { out: String::new(), depth: 0, written: false };
+        let mut text = Writer { out: Buffer::with_room(64), depth: 0, written: false };
         key.serialize(&mut text)?;
-        let name = super::from_slice::<String>(text.out.as_bytes())
-            .map_err(|_| CanonicalError::Unrepresentable(format!("map key {} is not text", text.out)))?;
+        let name = super::from_slice::<String>(text.out.as_bytes()).map_err(|_| {
+            CanonicalError::Unrepresentable(format!(
+                "map key {} is not text",
+                String::from_utf8_lossy(text.out.as_bytes())
+            ))
+        })?;
         self.name(name.into());
         Ok(())
     }
