@@ -11,8 +11,8 @@ use plica_kernel::event::Payload;
 use plica_kernel::id::{DedupKey, Epoch, Position, RunId, Seq};
 use plica_kernel::ledger::verify::Verifier;
 use plica_kernel::snapshot;
-use plica_kernel::state::Task;
 use plica_kernel::state::fold::{Folder, landing_of};
+use plica_kernel::state::{Phase, Task};
 use plica_kernel::wake::{InboxItem, Item};
 
 /// Lines that are looked at: enough for any order of events, few enough to stay fast.
@@ -27,7 +27,12 @@ pub fn fold(bytes: &[u8]) {
     let lines = &lines[..lines.len().min(LINES_MAX)];
     verify(lines);
     let (source, branch) = source_and_branch(lines);
-    source.into_iter().chain(branch).for_each(go_on);
+    for task in source.into_iter().chain(branch) {
+        let governance = task.governance();
+        let pending = !governance.approvals.is_empty() || !governance.questions.is_empty();
+        assert!(task.runtime().phase != Phase::Rest || !pending, "something is asked for by a turn that is over");
+        go_on(task);
+    }
 }
 
 /// The state that lines lead to, and that of the branch among them.

@@ -6,7 +6,7 @@ use crate::event::{Failure, FailureReason, PluginPin};
 use crate::id::{CallId, Position, RunId, Seq};
 use crate::limits::{MODEL_INTERRUPTIONS_MAX, SNAPSHOT_ROUNDS, TRUNCATED_REPLIES_MAX};
 use crate::row::Status;
-use crate::state::{ActionKind, OpenAction, Phase, RequestPhase, Task};
+use crate::state::{ActionKind, Approval, OpenAction, Phase, RequestPhase, Task};
 use crate::time::Timestamp;
 use crate::wake::{Alternative, InboxItem, Item, WakeKey, Woken};
 
@@ -355,8 +355,12 @@ fn waiting(task: &Task, inputs: &Inputs) -> Next {
 /// Whether a task waits for more budget that has some again, as when it moved to another
 /// definition: nobody is to be asked any more.
 fn has_budget_again(task: &Task) -> bool {
-    let asked = task.governance().budget_approval().is_some_and(|(_, approval)| approval.resolved.is_none());
-    asked && exhausted(task.governance()).is_none()
+    let asked = task.governance().budget_approval().filter(|(_, approval)| approval.resolved.is_none());
+    let waited_for = |(call, _): (CallId, &Approval)| {
+        let answer = WakeKey::Answer(call.decision);
+        task.wake().any.iter().any(|alternative| alternative.key == answer)
+    };
+    asked.is_some_and(waited_for) && exhausted(task.governance()).is_none()
 }
 
 fn request_in_progress(open: &OpenAction, inputs: &Inputs) -> Next {

@@ -322,3 +322,25 @@ fn en_4_a_budget_is_asked_for_in_its_place_alone() {
     let busy = ask(hand.head().next(), "{\"steps\":1}");
     assert_eq!(refused(&hand, busy), "more budget is asked for once, when a request is to start");
 }
+
+/// Whatever suspends a turn for good, what it had asked for is asked for no longer: nothing wakes
+/// the task for a budget that no request of its waits for.
+#[test]
+fn en_4_nothing_is_asked_for_by_a_turn_that_was_suspended_for_good() {
+    use crate::common::hand::{self, Hand};
+    use plica_kernel::state::Phase;
+    for reason in [SuspendReason::Message, SuspendReason::Calls, SuspendReason::Parked] {
+        let mut hand = Hand::begin(true);
+        hand.say("go");
+        let seq = hand.head().next();
+        hand.push(ApprovalRequested {
+            args: plica_kernel::body::Body::Inline("{\"steps\":1}".into()),
+            subject: Some(ApprovalSubject::Budget),
+            ..hand::asked(hand::call(seq, 0))
+        });
+        assert!(hand.task().governance().budget_approval().is_some());
+        hand.push(TaskSuspended { reason, ..hand::suspended(None) });
+        assert_eq!(hand.task().runtime().phase, Phase::Rest, "{reason:?}");
+        assert_eq!(hand.task().governance().budget_approval(), None, "{reason:?}");
+    }
+}

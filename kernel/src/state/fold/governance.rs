@@ -114,13 +114,7 @@ pub(super) fn apply(state: &mut GovernanceState, event: &Envelope) {
             keep_job(state, event, ended);
             close(state, event);
         }
-        Payload::TaskSuspended(suspended) if suspended.answer.is_some() || suspended.failure.is_some() => lapse(state),
         Payload::TaskWoken(_) => state.resume += 1,
-        Payload::TurnInterrupted(_)
-        | Payload::TaskCompleted(_)
-        | Payload::TaskFailed(_)
-        | Payload::TaskCancelled(_) => lapse(state),
-        Payload::StepAttemptAbandoned(_) => lapse(state),
         Payload::FilesRestoring(restoring) => {
             state.restoring = Some(Restoring { plan: restoring.plan.clone(), seq: event.seq });
         }
@@ -179,7 +173,7 @@ fn leave_to_themselves(state: &mut GovernanceState, done: &SubtaskCompleted) {
     }
 }
 
-/// Nothing pending outlives a turn that was stopped, or an attempt that became dead.
+/// Nothing pending outlives its turn, however that ended, or an attempt that became dead.
 pub(super) fn lapse(state: &mut GovernanceState) {
     state.approvals.clear();
     state.questions.clear();

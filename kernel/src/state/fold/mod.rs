@@ -13,7 +13,7 @@ mod task;
 
 use alloc::string::{String, ToString};
 
-use super::{ContextState, GovernanceState, Parent, RuntimeState, Task, TaskState};
+use super::{ContextState, GovernanceState, Parent, Phase, RuntimeState, Task, TaskState};
 use crate::canonical::Hash;
 use crate::envelope::Envelope;
 use crate::event::{AgentRevised, EventType, Payload, TaskCreated};
@@ -164,6 +164,9 @@ impl Task {
         task::apply(&mut self.state, event);
         context::apply(&mut self.context, event);
         governance::apply(&mut self.governance, event);
+        if self.runtime.phase == Phase::Rest {
+            governance::lapse(&mut self.governance);
+        }
         self.apply_header(&event.payload);
         self.advance(event, hash);
     }
