@@ -121,6 +121,13 @@ fn with_blobs<'a>(call: Call<'a>, blobs: &[&'a Blob]) -> Call<'a> {
         .many_bytes(blobs.iter().map(|blob| &blob.bytes[..]).collect())
 }
 
+fn with_row<'a>(call: Call<'a>, row: &'a Projection) -> Result<Call<'a>, String> {
+    let ProjectionColumns { seq, hash: _, status, closed, wake } = ProjectionColumns::of(row)?;
+    let WakeColumns { wake, wake_at, wake_keys, wake_needs } = wake;
+    let call = call.int(seq).bytes(&row.hash.as_bytes()[..]).text(status);
+    Ok(call.text(wake).int(wake_at).texts(wake_keys).ints(wake_needs).flag(closed))
+}
+
 /// Whether the batch gives the claim back.
 fn releases(batch: &Batch) -> bool {
     match batch.claim {
@@ -158,11 +165,8 @@ fn append_call<'a>(claim: &'a Claim, batch: &'a Batch, parcels: &[Parcel]) -> Re
         .bytes(batch.after_hash.as_bytes().to_vec())
         .flag(batch.suspends_or_ends())
         .int(int(batch.seen.0))
-        .ints(batch.consumed.iter().map(|position| int(position.0)).collect::<Vec<_>>())
-        .text(text_of(&ProjectionColumns::of(&batch.row)?)?)
-        .flag(releases(batch))
-        .int(not_before)
-        .smalls(owners);
+        .ints(batch.consumed.iter().map(|position| int(position.0)).collect::<Vec<_>>());
+    let call = with_row(call, &batch.row)?.flag(releases(batch)).int(not_before).smalls(owners);
     Ok(with_blobs(with_events(call, &events), &blobs).text(text_of(&children)?).text(text_of(&parcels)?))
 }
 

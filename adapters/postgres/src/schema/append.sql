@@ -9,15 +9,17 @@
 -- columns of the locked row say by which rule: the caller asks rules.rs), "not_there" (an item
 -- that is consumed is not in the inbox), "taken" (a child's id; id, seq and hash are its row's).
 --
--- Events of the task itself have owner 0, those of the n-th child n; seqs run on. p_row is an
--- object of status, wake, wake_at, wake_keys, wake_needs, closed, seq and hash. due is when the
--- first of the tasks that this made claimable is due: a hint for whoever waits for work.
+-- Events of the task itself have owner 0, those of the n-th child n; seqs run on. p_seq to p_closed
+-- are what the row becomes. due is when the first of the tasks that this made claimable is due: a
+-- hint for whoever waits for work.
 --
 -- Its statements are planned once for a connection and not anew for every batch: how many rows an
 -- array names changes nothing about how they are found.
 CREATE FUNCTION plica.append(
     p_version integer, p_lock text[], p_task text, p_epoch bigint, p_token bytea, p_after bigint, p_after_hash bytea,
-    p_ends boolean, p_seen bigint, p_consumed bigint[], p_row text, p_releases boolean, p_not_before bigint,
+    p_ends boolean, p_seen bigint, p_consumed bigint[],
+    p_seq bigint, p_hash bytea, p_status text, p_wake text, p_wake_at bigint, p_wake_keys text[],
+    p_wake_needs bigint[], p_closed boolean, p_releases boolean, p_not_before bigint,
     p_owners integer[], p_seqs bigint[], p_types text[], p_hashes bytea[], p_bodies bytea[],
     p_blob_hashes bytea[], p_blob_sizes bigint[], p_blobs bytea[], p_children text, p_deliveries text,
     OUT outcome text, OUT now bigint, OUT id text, OUT epoch bigint, OUT token bytea, OUT lease_until bigint,
@@ -26,26 +28,25 @@ CREATE FUNCTION plica.append(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    known integer;
     own record;
-    after record;
+    free bigint;
     children jsonb;
     keys bigint[] := '{}';
     sent jsonb;
     receiver bigint;
     woke boolean;
 BEGIN
-    SELECT version INTO known FROM plica.meta;
-    IF known IS DISTINCT FROM p_version THEN
-        PERFORM plica.check_version(p_version);
-    END IF;
     IF cardinality(p_lock) > 1 THEN
+        PERFORM plica.check_version(p_version);
         PERFORM 1 FROM plica.tasks WHERE id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
     END IF;
-    SELECT key, id, epoch, token, lease_until, seq, hash, inbox_tail, blocked INTO own
-    FROM plica.tasks WHERE id = p_task FOR NO KEY UPDATE;
+    -- meta is locked first, as a change of the schema does.
+    SELECT meta.version, task.key, task.id, task.epoch, task.token, task.lease_until, task.seq, task.hash,
+        task.inbox_tail, task.blocked INTO own
+    FROM plica.meta, plica.tasks AS task WHERE task.id = p_task FOR NO KEY UPDATE OF task;
     now := plica.now_us();
-    IF NOT FOUND THEN
+    IF own.version IS DISTINCT FROM p_version THEN
+        PERFORM plica.check_version(p_version);
         outcome := 'absent';
         RETURN;
     END IF;
@@ -58,10 +59,12 @@ BEGIN
     END IF;
     -- Most batches take nothing, cite no new body and have no children: what is not needed is not
     -- even looked at.
-    IF cardinality(p_consumed) > 0 AND cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
-        WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
-        outcome := 'not_there';
-        RETURN;
+    IF cardinality(p_consumed) > 0 THEN
+        IF cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
+            WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
+            outcome := 'not_there';
+            RETURN;
+        END IF;
     END IF;
     IF p_children <> '[]' THEN
         children := p_children::jsonb;
@@ -86,20 +89,25 @@ BEGIN
     SELECT CASE owner WHEN 0 THEN own.key ELSE keys[owner] END, seq, type, hash, body
     FROM unnest(p_owners, p_seqs, p_types, p_hashes, p_bodies) AS event (owner, seq, type, hash, body);
 
-    UPDATE plica.tasks AS held SET seq = r.seq, hash = decode(r.hash, 'hex'), status = r.status, wake = r.wake,
-        wake_at = r.wake_at, wake_keys = r.wake_keys, wake_needs = r.wake_needs, closed = r.closed,
-        updated_at = now, idle_claims = 0, rest_until = NULL,
-        -- The rest after idle claims may have reached beyond the lease.
-        claimable_at = CASE WHEN held.rest_until IS NULL THEN held.claimable_at ELSE held.lease_until END
-    FROM jsonb_to_record(p_row::jsonb) AS r (status text, wake text, wake_at bigint, wake_keys text[],
-        wake_needs bigint[], closed boolean, seq bigint, hash text)
-    WHERE held.key = own.key
-    RETURNING held.status, held.wake_at, held.wake_keys, held.wake_needs INTO after;
     IF p_releases THEN
-        PERFORM plica.let_go(own.key, plica.due(after.status,
-            plica.is_woken(own.key, after.status, after.wake_keys, after.wake_needs), after.wake_at, p_not_before,
-            own.blocked IS NOT NULL, now));
+        free := plica.due(p_status, plica.is_woken(own.key, p_status, p_wake_keys, p_wake_needs), p_wake_at,
+            p_not_before, own.blocked IS NOT NULL, now);
     END IF;
+    UPDATE plica.tasks AS held SET seq = p_seq, hash = p_hash, status = p_status, wake = p_wake,
+        wake_at = p_wake_at, wake_keys = p_wake_keys, wake_needs = p_wake_needs, closed = p_closed,
+        updated_at = now, idle_claims = 0, rest_until = NULL,
+        holder = CASE WHEN NOT p_releases THEN held.holder END,
+        token = CASE WHEN NOT p_releases THEN held.token END,
+        run = CASE WHEN NOT p_releases THEN held.run END,
+        acquired_at = CASE WHEN NOT p_releases THEN held.acquired_at END,
+        lease_until = CASE WHEN NOT p_releases THEN held.lease_until END,
+        claimable_at = CASE
+            WHEN p_releases THEN free
+            -- The rest after idle claims may have reached beyond the lease.
+            WHEN held.rest_until IS NULL THEN held.claimable_at
+            ELSE held.lease_until
+        END
+    WHERE held.key = own.key;
     -- One that does not exist is passed over, and so is what its receiver would refuse (ST-7).
     IF p_deliveries <> '[]' THEN
         FOR sent IN SELECT * FROM jsonb_array_elements(p_deliveries::jsonb) LOOP
@@ -111,11 +119,9 @@ BEGIN
         END LOOP;
     END IF;
     outcome := 'written';
-    due := CASE WHEN cardinality(keys) > 0 THEN now ELSE due END;
-    -- Nothing else than these moves its inbox or when it is due.
-    IF p_releases OR p_deliveries <> '[]' THEN
-        SELECT there.inbox_tail, least(due, CASE WHEN p_releases THEN there.claimable_at END)
-        INTO inbox_tail, due FROM plica.tasks AS there WHERE there.key = own.key;
+    due := least(free, CASE WHEN cardinality(keys) > 0 THEN now ELSE due END);
+    IF p_deliveries <> '[]' THEN
+        SELECT there.inbox_tail INTO inbox_tail FROM plica.tasks AS there WHERE there.key = own.key;
     END IF;
 END $$;
 
