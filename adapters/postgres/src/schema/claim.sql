@@ -30,16 +30,20 @@ BEGIN
 END $$;
 
 -- Gives the task of this number, whose row is locked, to a worker process: holder, epoch + 1 and
--- lease. Says false when that would have been one idle claim too many: then the task is blocked.
+-- lease. What it says of the task is null when that would have been one idle claim too many: then
+-- the task is blocked. was_due is when it was due.
 -- The instance that still holds it takes it up again: no crash lies in between (ST-18).
 CREATE FUNCTION plica.take(p_task bigint, p_worker bigint, p_now bigint, p_lease_until bigint, p_token bytea,
-    p_run text, p_rests bigint[], p_poison text) RETURNS boolean LANGUAGE plpgsql AS $$
+    p_run text, p_rests bigint[], p_poison text, OUT was_due bigint, OUT id text, OUT epoch bigint, OUT seq bigint,
+    OUT hash bytea, OUT inbox_tail bigint, OUT items text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
     own record;
     idle bigint;
     rest bigint;
 BEGIN
-    SELECT holder, idle_claims, rest_until INTO own FROM plica.tasks WHERE key = p_task;
+    SELECT holder, idle_claims, rest_until, claimable_at INTO own FROM plica.tasks WHERE key = p_task;
+    was_due := own.claimable_at;
     IF own.holder = p_worker THEN
         idle := own.idle_claims;
         rest := own.rest_until;
@@ -50,13 +54,14 @@ BEGIN
     IF idle >= cardinality(p_rests) THEN
         PERFORM plica.let_go(p_task, NULL);
         UPDATE plica.tasks SET idle_claims = idle, blocked = p_poison WHERE key = p_task;
-        RETURN false;
+        RETURN;
     END IF;
-    UPDATE plica.tasks SET epoch = epoch + 1, holder = p_worker, token = p_token, run = p_run, acquired_at = p_now,
-        lease_until = p_lease_until, claimable_at = greatest(p_lease_until, rest), rest_until = rest,
-        idle_claims = idle
-    WHERE key = p_task;
-    RETURN true;
+    UPDATE plica.tasks AS held SET epoch = held.epoch + 1, holder = p_worker, token = p_token, run = p_run,
+        acquired_at = p_now, lease_until = p_lease_until, claimable_at = greatest(p_lease_until, rest),
+        rest_until = rest, idle_claims = idle
+    WHERE held.key = p_task
+    RETURNING held.id, held.epoch, held.seq, held.hash, held.inbox_tail INTO id, epoch, seq, hash, inbox_tail;
+    items := CASE WHEN inbox_tail > 0 THEN plica.items(p_task) ELSE '[]' END;
 END $$;
 
 -- Takes tasks to work on, as many as there are tokens: the task named, or what is due in the
@@ -125,11 +130,15 @@ BEGIN
         until := plica.lease_end(now, p_lease);
         -- One that turns out to be poison leaves its place to another: the class is looked at again.
         FOREACH chosen IN ARRAY keys LOOP
-            SELECT claimable_at INTO was_due FROM plica.tasks WHERE key = chosen;
-            IF plica.take(chosen, mine, now, until, p_tokens[room], p_runs[room], p_rests, p_poison) THEN
+            SELECT took.was_due, took.id, took.epoch, took.seq, took.hash, took.inbox_tail, took.items
+            INTO was_due, id, epoch, seq, hash, inbox_tail, items
+            FROM plica.take(chosen, mine, now, until, p_tokens[room], p_runs[room], p_rests, p_poison) AS took;
+            IF id IS NOT NULL THEN
+                token := p_tokens[room];
+                run := p_runs[room];
+                lease_until := until;
                 room := room - 1;
-                RETURN QUERY SELECT class, was_due, id, epoch, token, run, seq, hash, inbox_tail, now, lease_until,
-                    plica.items(key) FROM plica.tasks WHERE key = chosen;
+                RETURN NEXT;
             ELSIF p_task IS NOT NULL THEN
                 RETURN;
             END IF;
@@ -155,8 +164,13 @@ BEGIN
         RETURN;
     END IF;
     now := plica.now_us();
-    IF plica.take(own.key, own.holder, now, plica.lease_end(now, p_lease), p_token, p_run, p_rests, p_poison) THEN
-        RETURN QUERY SELECT id, epoch, token, run, seq, hash, inbox_tail, now, lease_until, plica.items(key)
-            FROM plica.tasks WHERE key = own.key;
+    lease_until := plica.lease_end(now, p_lease);
+    SELECT took.id, took.epoch, took.seq, took.hash, took.inbox_tail, took.items
+    INTO id, epoch, seq, hash, inbox_tail, items
+    FROM plica.take(own.key, own.holder, now, lease_until, p_token, p_run, p_rests, p_poison) AS took;
+    IF id IS NOT NULL THEN
+        token := p_token;
+        run := p_run;
+        RETURN NEXT;
     END IF;
 END $$;
