@@ -28,7 +28,9 @@ CREATE FUNCTION plica.append(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own record;
+    known integer;
+    number bigint;
+    is_blocked boolean;
     free bigint;
     children jsonb;
     keys bigint[] := '{}';
@@ -41,19 +43,18 @@ BEGIN
         PERFORM 1 FROM plica.tasks WHERE id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
     END IF;
     -- meta is locked first, as a change of the schema does.
-    SELECT meta.version, task.key, task.id, task.epoch, task.token, task.lease_until, task.seq, task.hash,
-        task.inbox_tail, task.blocked INTO own
+    SELECT meta.version, task.key, task.blocked IS NOT NULL, task.id, task.epoch, task.token, task.lease_until,
+        task.seq, task.hash, task.inbox_tail
+    INTO known, number, is_blocked, id, epoch, token, lease_until, seq, hash, inbox_tail
     FROM plica.meta, plica.tasks AS task WHERE task.id = p_task FOR NO KEY UPDATE OF task;
     now := plica.now_us();
-    IF own.version IS DISTINCT FROM p_version THEN
+    IF known IS DISTINCT FROM p_version THEN
         PERFORM plica.check_version(p_version);
         outcome := 'absent';
         RETURN;
     END IF;
-    id := own.id; epoch := own.epoch; token := own.token; lease_until := own.lease_until; seq := own.seq;
-    hash := own.hash; inbox_tail := own.inbox_tail;
-    IF NOT (own.epoch = p_epoch AND own.token IS NOT NULL AND own.token = p_token AND own.lease_until > now
-        AND own.seq = p_after AND own.hash = p_after_hash AND NOT (p_ends AND own.inbox_tail > p_seen)) THEN
+    IF NOT (epoch = p_epoch AND token IS NOT NULL AND token = p_token AND lease_until > now
+        AND seq = p_after AND hash = p_after_hash AND NOT (p_ends AND inbox_tail > p_seen)) THEN
         outcome := 'refused';
         RETURN;
     END IF;
@@ -61,7 +62,7 @@ BEGIN
     -- even looked at.
     IF cardinality(p_consumed) > 0 THEN
         IF cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
-            WHERE task = own.key AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
+            WHERE task = number AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
             outcome := 'not_there';
             RETURN;
         END IF;
@@ -83,15 +84,15 @@ BEGIN
         PERFORM plica.put(p_blob_hashes, p_blob_sizes, p_blobs, now);
     END IF;
     IF cardinality(p_consumed) > 0 THEN
-        UPDATE plica.inbox SET item = NULL WHERE task = own.key AND position = ANY (p_consumed);
+        UPDATE plica.inbox SET item = NULL WHERE task = number AND position = ANY (p_consumed);
     END IF;
     INSERT INTO plica.events (task, seq, type, hash, body)
-    SELECT CASE owner WHEN 0 THEN own.key ELSE keys[owner] END, seq, type, hash, body
+    SELECT CASE owner WHEN 0 THEN number ELSE keys[owner] END, seq, type, hash, body
     FROM unnest(p_owners, p_seqs, p_types, p_hashes, p_bodies) AS event (owner, seq, type, hash, body);
 
     IF p_releases THEN
-        free := plica.due(p_status, plica.is_woken(own.key, p_status, p_wake_keys, p_wake_needs), p_wake_at,
-            p_not_before, own.blocked IS NOT NULL, now);
+        free := plica.due(p_status, plica.is_woken(number, p_status, p_wake_keys, p_wake_needs), p_wake_at,
+            p_not_before, is_blocked, now);
     END IF;
     UPDATE plica.tasks AS held SET seq = p_seq, hash = p_hash, status = p_status, wake = p_wake,
         wake_at = p_wake_at, wake_keys = p_wake_keys, wake_needs = p_wake_needs, closed = p_closed,
@@ -107,7 +108,7 @@ BEGIN
             WHEN held.rest_until IS NULL THEN held.claimable_at
             ELSE held.lease_until
         END
-    WHERE held.key = own.key;
+    WHERE held.key = number;
     -- One that does not exist is passed over, and so is what its receiver would refuse (ST-7).
     IF p_deliveries <> '[]' THEN
         FOR sent IN SELECT * FROM jsonb_array_elements(p_deliveries::jsonb) LOOP
@@ -121,7 +122,7 @@ BEGIN
     outcome := 'written';
     due := least(free, CASE WHEN cardinality(keys) > 0 THEN now ELSE due END);
     IF p_deliveries <> '[]' THEN
-        SELECT there.inbox_tail INTO inbox_tail FROM plica.tasks AS there WHERE there.key = own.key;
+        SELECT there.inbox_tail INTO inbox_tail FROM plica.tasks AS there WHERE there.key = number;
     END IF;
 END $$;
 
