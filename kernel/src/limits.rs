@@ -83,6 +83,9 @@ pub const NEWER_VERSION_REST_MS: u64 = 600_000;
 pub const BACKOFF_HELD_MAX_MS: u64 = 30_000;
 /// Commits tried again after a conflict that only means "look again" (InboxMoved).
 pub const RECONSIDER_MAX: u32 = 1_000;
+/// Moves in a row that may come before something outside is needed, for each item that there is and
+/// as many besides.
+pub const MOVES_MAX: usize = 256;
 /// Reads of one unknown commit's fate before the claim is taken as lost (ST-9).
 pub const READBACK_TRIES_MAX: u32 = 5;
 /// Depth of subtasks below a root.

@@ -2,6 +2,7 @@ use super::draft::{Draft, RecordError};
 use super::next::{Act, Inputs, Move, Next, next};
 use super::record::{self, Composer};
 use crate::event::{ApprovalVerdict, RequestStatus};
+use crate::limits::MOVES_MAX;
 
 /// Records everything that needs no outside world into `draft`, and returns the first thing
 /// that does. Items that the draft takes are removed from `inputs`.
@@ -9,7 +10,7 @@ use crate::event::{ApprovalVerdict, RequestStatus};
 /// # Errors
 /// When something cannot be recorded; the draft then is not to be committed.
 pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> Result<Act, RecordError> {
-    loop {
+    for _ in 0..MOVES_MAX.saturating_mul(inputs.items.len() + 1) {
         // Also what the caller recorded before may have taken items.
         inputs.items.retain(|item| !draft.consumed().contains(&item.position));
         let moved = match next(draft.task(), inputs) {
@@ -44,4 +45,6 @@ pub fn advance(draft: &mut Draft, inputs: &mut Inputs, composer: &Composer) -> R
             Move::Finish => record::finish(draft, &inputs.items)?,
         }
     }
+    let head = draft.task().head();
+    Err(RecordError::Endless { task: draft.task().id().clone(), seq: head.seq })
 }

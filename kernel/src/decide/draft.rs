@@ -25,7 +25,8 @@ pub struct Stamp {
     pub run: RunId,
 }
 
-/// Why something cannot be recorded. Any of these is a bug of the caller or the kernel;
+/// Why something cannot be recorded. Any of these is a bug of the caller or of the kernel, or a log
+/// that was made by hand;
 /// nothing has been written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -47,6 +48,14 @@ pub enum RecordError {
         seq: Seq,
         /// What is wrong.
         rule: &'static str,
+    },
+    /// What is recorded leads nowhere, however much of it there is: a state that no log can have.
+    #[error("task {task} at seq {seq}: what happens next goes round in a circle")]
+    Endless {
+        /// The task.
+        task: TaskId,
+        /// Its head.
+        seq: Seq,
     },
 }
 
