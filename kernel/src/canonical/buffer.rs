@@ -134,6 +134,8 @@ impl Buffer {
                 len += WORD;
             }
         }
+        self.len = len;
+        self.make_room(WORD_ROOM);
         rest.iter().for_each(|byte| put(&mut self.bytes, &mut len, *byte));
         self.len = len;
     }
@@ -182,6 +184,19 @@ mod tests {
             plain => plain.into(),
         });
         format!("\"{}\"", written.collect::<String>())
+    }
+
+    /// Every room meets every length of what takes the most of it.
+    #[test]
+    fn ev_1_a_string_finds_room_wherever_there_is_none() {
+        for (count, room) in (0..=5 * WORD).flat_map(|count| (0..=count * ESCAPED_MAX).map(move |room| (count, room))) {
+            for plain in ["", "plain text before it"] {
+                let text = format!("{plain}{}", "\u{1}".repeat(count));
+                let mut buffer = Buffer::with_room(room);
+                buffer.string(&text);
+                assert_eq!(buffer.as_bytes(), slowly(&text).as_bytes(), "{count} in {room}");
+            }
+        }
     }
 
     /// Every byte of a string at every place of a word, and every length of what follows.
