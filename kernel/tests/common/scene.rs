@@ -143,6 +143,11 @@ pub fn answer(text: &str, calls: Vec<CallPlan>) -> Answer {
     let uses =
         calls.iter().map(|plan| Block::ToolUse { args: args_of(plan), id: Some("id".into()), tool: tool_of(plan) });
     blocks.extend(uses);
+    replied(blocks, calls)
+}
+
+/// A whole reply of these blocks and calls, with some of everything used.
+pub fn replied(blocks: Vec<Block>, calls: Vec<CallPlan>) -> Answer {
     Answer {
         aside: Aside::default(),
         blocks,

@@ -8,7 +8,7 @@ use plica_kernel::decide::{
 };
 use plica_kernel::event::{
     ApprovalVerdict, Budget, CallResolution, CallStatus, FileWas, JobEnd, PlannedFile, RestorePlan, Spent,
-    SubtaskStatus, TaskCreated, TaskStatePatch, Usage,
+    SubtaskStatus, TaskCreated, TaskStatePatch,
 };
 use plica_kernel::id::{CallId, Position, Seq};
 use plica_kernel::limits::CALLS_MAX;
@@ -17,6 +17,7 @@ use plica_kernel::wake::Item;
 
 use super::{World, created};
 use crate::common::fold_at;
+use crate::common::scene::replied;
 
 impl World {
     pub(super) fn happen(&mut self) {
@@ -223,18 +224,8 @@ impl World {
             let add_notes = vec![format!("note {}", self.texts)];
             ("react".to_string(), TaskStatePatch { add_notes, ..Default::default() })
         });
-        Answer {
-            aside: Aside::default(),
-            blocks,
-            calls,
-            cost_nano_usd: Some(7),
-            elapsed_ms: 11,
-            extra: self.choices.chance(10).then(|| "{\"odd\": 1.50}".to_string()),
-            patch,
-            stop: "end".into(),
-            truncated,
-            usage: Usage { cache_read: 1, cache_write: 2, output: 3, reasoning: 1, uncached: 5 },
-        }
+        let extra = self.choices.chance(10).then(|| "{\"odd\": 1.50}".to_string());
+        Answer { extra, patch, truncated, ..replied(blocks, calls) }
     }
 
     fn spawn(&mut self) -> CallPlan {
