@@ -314,7 +314,9 @@ impl<'a> ser::Serializer for &'a mut Writer {
         value: &T,
     ) -> Result<(), CanonicalError> {
         self.written = name == WRITTEN;
-        value.serialize(self)
+        value.serialize(&mut *self)?;
+        self.written = false;
+        Ok(())
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
