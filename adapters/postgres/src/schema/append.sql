@@ -59,7 +59,7 @@ BEGIN
         RETURN;
     END IF;
     -- Most batches take nothing, cite no new body and have no children: what is not needed is not
-    -- even looked at.
+    -- even looked at. A condition that holds a query costs one, whatever stands before its AND.
     IF cardinality(p_consumed) > 0 THEN
         IF cardinality(p_consumed) <> (SELECT count(*) FROM plica.inbox
             WHERE task = number AND position = ANY (p_consumed) AND item IS NOT NULL) THEN
